@@ -66,9 +66,8 @@ def transformer(torch: Any) -> Any:
 
         def forward(self, x: Any) -> Any:
             y = self.norms[0](x)
-            q, k, v = (
-                project(y).reshape(1, 8, 2, 8).transpose(1, 2) for project in self.projections[:3]
-            )
+            heads = (project(y).reshape(1, 8, 2, 8) for project in self.projections[:3])
+            q, k, v = (head.transpose(1, 2) for head in heads)
             scores = torch.softmax(torch.matmul(q, k.transpose(2, 3)) * 0.25, -1)
             y = torch.matmul(scores, v).transpose(1, 2).reshape(1, 8, 16)
             x = x + self.projections[3](y)
@@ -102,9 +101,8 @@ def quantized(network: Any, shape: tuple[int, ...], *, whole: bool) -> Any:
             for node in model.graph.nodes:
                 if node.target in (torch.ops.aten.matmul.default, torch.ops.aten.softmax.int):
                     inputs = dict.fromkeys(node.all_input_nodes, chosen.input_activation)
-                    node.meta["quantization_annotation"] = annotation(
-                        inputs, chosen.output_activation, _annotated=True
-                    )
+                    found = annotation(inputs, chosen.output_activation, _annotated=True)
+                    node.meta["quantization_annotation"] = found
             return super().annotate(model)
 
     torch.manual_seed(1)
@@ -147,9 +145,7 @@ def operators(manager: Any) -> list[str]:
     ("network", "config", "most"),
     [(convolutions, "edge", 0.002), (transformer, "transformer", 0.02)],
 )
-def test_a_network_has_the_bytes_of_executorch(
-    torch: Any, network: Callable[[Any], Any], config: str, most: float
-) -> None:
+def test_a_network_has_the_bytes_of_executorch(torch, network, config, most) -> None:
     from celosia.executorch import Runtime
 
     runtime = Runtime.get()

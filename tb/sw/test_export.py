@@ -26,9 +26,7 @@ NANO = PRESETS["nano"]
 COMPILER = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-ffreestanding"]
 
 
-def test_files_are_written_beside_the_verilog(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_are_written_beside_the_verilog(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(build, "verilog", lambda config, **_: f"module {config.name};\n")
     monkeypatch.chdir(tmp_path)
     assert main("verilog --preset nano -o core.v".split()) == 0
@@ -148,9 +146,8 @@ def test_the_driver_compiles_without_warnings(tmp_path: Path, mnist_model: Path)
         for more in ([], ["-x", "c++", "-std=c++11"]):
             command = [*(COMPILER if not more else ["g++", *more, *COMPILER[2:]])]
             subprocess.run([*command, "-c", name, "-o", "x.o"], cwd=tmp_path, check=True)
-    undefined = subprocess.run(
-        ["nm", "-u", "x.o"], cwd=tmp_path, check=True, capture_output=True, text=True
-    )
+    listing = ["nm", "-u", "x.o"]
+    undefined = subprocess.run(listing, cwd=tmp_path, check=True, capture_output=True, text=True)
     assert not undefined.stdout
 
 
@@ -171,12 +168,7 @@ def test_a_program_that_needs_the_host_is_refused(mnist_model: Path) -> None:
         hex_program(moved)
 
 
-def test_compile_writes_c(
-    tmp_path: Path,
-    mnist_model: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_compile_writes_c(tmp_path, mnist_model, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["compile", str(mnist_model), "--preset", "nano", "-o", "digits.c"]) == 0
     program = compile_graph(load(mnist_model), NANO, 1)
@@ -186,32 +178,26 @@ def test_compile_writes_c(
 
 
 @pytest.mark.parametrize("name", ["celosia", "celosia_program", "int", "_Bool", "each", "data_12"])
-def test_a_variable_that_c_cannot_have_is_refused(
-    name: str, tmp_path: Path, mnist_model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_variable_that_c_cannot_have_is_refused(name: str, tmp_path, mnist_model, capsys) -> None:
     assert main(["compile", str(mnist_model), "-o", str(tmp_path / f"{name}.c")]) == 2
     wanted = f"celosia: {name}.c: wanted the name of a variable, got {name!r} of C or driver\n"
     assert capsys.readouterr().err == wanted
     assert not list(tmp_path.iterdir())
 
 
-def test_compile_writes_the_memory_of_a_bench(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, icarus: None
-) -> None:
+def test_compile_writes_the_memory_of_a_bench(tmp_path, monkeypatch, icarus) -> None:
     """The Verilog of the page reads it; every byte is at its address, the rest is zero."""
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs/how-to/use-the-core.md").read_text()
     (example,) = (block.text for block in documents.blocks(page) if block.language == "verilog")
     assert main("compile mnist_mlp --preset nano -o digits.hex".split()) == 0
-    Path("bench.v").write_text(
-        f'module bench;\n{example}initial #1 $writememh("read.hex", memory);\nendmodule\n'
-    )
+    dump = 'initial #1 $writememh("read.hex", memory);'
+    Path("bench.v").write_text(f"module bench;\n{example}{dump}\nendmodule\n")
     subprocess.run([find_icarus(), "-g2012", "-obench", "bench.v"], check=True)
     done = subprocess.run(["vvp", "-n", "bench"], check=True, capture_output=True, text=True)
     assert "WARNING" not in done.stdout + done.stderr
-    words = [
-        line for line in Path("read.hex").read_text().split("\n") if line[:2] not in ("//", "")
-    ]
+    lines = Path("read.hex").read_text().split("\n")
+    words = [line for line in lines if line[:2] not in ("//", "")]
     read = b"".join(int(word, 16).to_bytes(4, "little") for word in words)
 
     program = compile_graph(load(model_path("mnist_mlp")), NANO, 1)
@@ -223,17 +209,11 @@ def test_compile_writes_the_memory_of_a_bench(
         wanted[address : address + len(content)] = content
     assert read == wanted
     head = [line for line in Path("digits.hex").read_text().splitlines() if line[:2] == "//"]
+    runs = [("once", s) for s in program.once] + [("each", s) for s in program.per_batch]
     assert head == [
         f"// {program.name} for nano, batch 1: {len(words)} words",
         f"// fingerprint {NANO.fingerprint:#010x}",
-        *(
-            f"// once: program_address {s.address:#x}, program_length {s.words}"
-            for s in program.once
-        ),
-        *(
-            f"// each: program_address {s.address:#x}, program_length {s.words}"
-            for s in program.per_batch
-        ),
+        *(f"// {n}: program_address {s.address:#x}, program_length {s.words}" for n, s in runs),
         f"// inputs: address {program.inputs[0].address:#x}, bytes 784",
         f"// outputs: address {program.outputs[0].address:#x}, bytes 10",
     ]

@@ -1,6 +1,5 @@
 """Keras models that train on the core: an unchanged model, unchanged callbacks."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +52,8 @@ def test_a_model_trains_and_has_the_weights(keras: Any, tmp_path: Path) -> None:
         keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate),
     ]
     held = x[320:], y[320:]
-    history = fit(
-        network,
-        x[:320],
-        y[:320],
-        epochs=6,
-        verbose=0,
-        callbacks=callbacks,
-        validation_data=held,
-    )
+    options = {"epochs": 6, "verbose": 0, "callbacks": callbacks, "validation_data": held}
+    history = fit(network, x[:320], y[:320], **options)
     assert isinstance(history, keras.callbacks.History)
     assert {"loss", "accuracy", "val_loss", "val_accuracy"} <= set(history.history)
     assert len(log.read_text().splitlines()) == 7 and (tmp_path / "net.keras").exists()
@@ -141,12 +133,10 @@ def test_two_classes_of_one_output(keras: Any) -> None:
     network.add(keras.layers.GlobalMaxPooling2D())
     network.add(keras.layers.Dense(1, activation="sigmoid"))
     network.compile("sgd", "binary_crossentropy", metrics=["accuracy"])
-    validation = x[320:], labels[320:]
-    history = fit(
-        network, x[:320], labels[:320], epochs=4, verbose=0, validation_data=validation
-    ).history
-    own = network.evaluate(*validation, verbose=0)
-    assert evaluate(network, *validation) == pytest.approx(own, abs=0.05)
+    held = x[320:], labels[320:]
+    history = fit(network, x[:320], labels[:320], epochs=4, verbose=0, validation_data=held).history
+    own = network.evaluate(*held, verbose=0)
+    assert evaluate(network, *held) == pytest.approx(own, abs=0.05)
     assert own[1] > 0.8 and history["val_accuracy"][-1] == pytest.approx(own[1], abs=0.05)
     scores = predict(network, x[320:])
     assert scores.shape == (80, 1) and 0 <= scores.min() < 0.5 < scores.max() <= 1
@@ -194,32 +184,26 @@ def test_frozen_layers_stay(keras: Any) -> None:
         fit(network, x, y)
 
 
-@pytest.mark.parametrize(
-    ("change", "options", "refusal"),
-    [
-        (lambda x, y: (x, y + 1), {}, "labels: wanted 0 to 3, got 1 to 4"),
-        (lambda x, y: (x, y + 0.5), {}, "labels: wanted whole numbers, got float64"),
-        (lambda x, y: (x, y.astype(str)), {}, "labels: wanted whole numbers, got <U"),
-        (lambda x, y: (x, np.eye(5)[y]), {}, r"one-hot ones of 4 classes, got shape \[400, 5\]"),
-        (lambda x, y: (x, np.eye(4)[y] / 2), {}, "one-hot ones of 4 classes, got other numbers"),
-        (lambda x, y: (x[:, :7], y), {}, r"shape \[N, 8, 8, 1\], got \[400, 7, 8, 1\]"),
-        (lambda x, y: (x.reshape(400, 64), y), {}, r"shape \[N, 8, 8, 1\], got \[400, 64\]"),
-        (lambda x, y: (x[:0], y[:0]), {}, "samples: wanted one or more, got none"),
-        (lambda x, y: (x, None), {}, "wanted samples and labels, or batches of both"),
-        (lambda x, y: ([(x, y, y)], None), {}, "wanted samples and labels, or batches of both"),
-        (
-            lambda x, y: (x, y),
-            {"validation_split": 1.0},
-            "validation_split below 1, got 32, 1 and 1.0",
-        ),
-        (lambda x, y: (x, y), {"batch_size": 0}, "batch_size and epochs from 1"),
-        (lambda x, y: (x, y), {"epochs": 0}, "batch_size and epochs from 1"),
-        (lambda x, y: (x[:20], y[:20]), {}, "wanted 32 samples or more, got 20"),
-    ],
-)
-def test_samples_that_do_not_match(
-    change: Callable[..., Any], options: dict[str, Any], refusal: str, keras: Any
-) -> None:
+MISMATCHES = [
+    (lambda x, y: (x, y + 1), {}, "labels: wanted 0 to 3, got 1 to 4"),
+    (lambda x, y: (x, y + 0.5), {}, "labels: wanted whole numbers, got float64"),
+    (lambda x, y: (x, y.astype(str)), {}, "labels: wanted whole numbers, got <U"),
+    (lambda x, y: (x, np.eye(5)[y]), {}, r"one-hot ones of 4 classes, got shape \[400, 5\]"),
+    (lambda x, y: (x, np.eye(4)[y] / 2), {}, "one-hot ones of 4 classes, got other numbers"),
+    (lambda x, y: (x[:, :7], y), {}, r"shape \[N, 8, 8, 1\], got \[400, 7, 8, 1\]"),
+    (lambda x, y: (x.reshape(400, 64), y), {}, r"shape \[N, 8, 8, 1\], got \[400, 64\]"),
+    (lambda x, y: (x[:0], y[:0]), {}, "samples: wanted one or more, got none"),
+    (lambda x, y: (x, None), {}, "wanted samples and labels, or batches of both"),
+    (lambda x, y: ([(x, y, y)], None), {}, "wanted samples and labels, or batches of both"),
+    (lambda x, y: (x, y), {"validation_split": 1.0}, "validation_split below 1, got 32, 1 and 1.0"),
+    (lambda x, y: (x, y), {"batch_size": 0}, "batch_size and epochs from 1"),
+    (lambda x, y: (x, y), {"epochs": 0}, "batch_size and epochs from 1"),
+    (lambda x, y: (x[:20], y[:20]), {}, "wanted 32 samples or more, got 20"),
+]
+
+
+@pytest.mark.parametrize(("change", "options", "refusal"), MISMATCHES)
+def test_samples_that_do_not_match(change, options, refusal, keras) -> None:
     with pytest.raises(ValueError, match=refusal):
         fit(model(keras), *change(*samples()), **options)
 
@@ -249,9 +233,8 @@ def test_schedules_are_those_of_keras(keras: Any) -> None:
             rates = keras.optimizers.schedules.PiecewiseConstantDecay([2], rates)
         keras.utils.set_random_seed(0)
         network = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(4)])
-        network.compile(
-            keras.optimizers.SGD(rates), "categorical_crossentropy", metrics=["accuracy"]
-        )
+        descent = keras.optimizers.SGD(rates)
+        network.compile(descent, "categorical_crossentropy", metrics=["accuracy"])
         if len(weights) == 3:
             with pytest.raises(ValueError, match=r"learning rate above 0 at the first step, got 0"):
                 fit(network, x, y)

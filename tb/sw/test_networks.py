@@ -48,9 +48,8 @@ def test_bytes_and_cycles(folder: Path) -> None:
     for name in ("fashion_cnn", "mnist_mlp"):
         row = rows[f"{name}.tflite"]
         assert (row["bytes_compared"], row["bytes_different"], row["reason"]) == (30, 0, "")
-        for cycles, machine in zip(
-            row["cycles"], ("--preset micro", "--board ulx3s-85f"), strict=True
-        ):
+        machines = ("--preset micro", "--board ulx3s-85f")
+        for cycles, machine in zip(row["cycles"], machines, strict=True):
             assert main(f"report {name} --json r.json {machine}".split()) == 0
             report = json.loads(Path("r.json").read_text())
             assert (cycles, row["macs"]) == (report["cycles"], report["macs"])
@@ -115,9 +114,8 @@ def test_cells_of_the_page() -> None:
     assert "| `b` | 0 | – | 0 | not compared | 0.0167 | 4,000 |" in text
     assert "| `b` | no \\| kernel |" in text and "| `c` | float weights |" in text
     # The geometric mean of 1.5 and 4.
-    assert "are 2.45 times" in text.replace("\n", " ") and "The least: 1.50" in text.replace(
-        "\n", " "
-    )
+    flat = text.replace("\n", " ")
+    assert "are 2.45 times" in flat and "The least: 1.50" in flat
 
 
 def test_vela(folder, monkeypatch, tmp_path) -> None:

@@ -108,6 +108,7 @@ def _config(name: str) -> dict[str, object]:
 
 SYSTEM = pickle.dumps(Runs(__import__, "os"), protocol=2)
 MODEL = "models/model.json"
+OTHER = SPEC | {"context": '[{"__module__": 1}]'}
 
 
 @pytest.mark.parametrize(
@@ -136,10 +137,7 @@ MODEL = "models/model.json"
         ({MODEL: graph(guards_code=["L.__class__"])}, "guards_code"),
         ({MODEL: graph(guards_code=["True); print(1"])}, "guards_code"),
         ({MODEL: graph(in_spec=json.dumps([1, SPEC | {"type": "os.x"}]))}, "in_spec"),
-        (
-            {MODEL: graph(in_spec=json.dumps([1, SPEC | {"context": '[{"__module__": 1}]'}]))},
-            "in_s",
-        ),
+        ({MODEL: graph(in_spec=json.dumps([1, OTHER]))}, "in_s"),
         ({MODEL: graph(in_spec="[1]")}, "wanted a graph, it is damaged"),
         ({MODEL: b"{"}, "wanted a graph, it is damaged"),
     ],
@@ -154,9 +152,7 @@ def test_an_archive_that_could_run_code_is_refused(members, message, tmp_path: P
 
 @pytest.mark.parametrize("name", ["torch Size", "torch bool", "collections OrderedDict"])
 @pytest.mark.parametrize("pattern", ["{}s", "{}.x", "my.{}", "{} x"])
-def test_names_that_begin_or_end_like_those_of_tensors(
-    name: str, pattern: str, tmp_path: Path
-) -> None:
+def test_names_that_begin_or_end_like_those_of_tensors(name: str, pattern: str, tmp_path) -> None:
     path = tmp_path / "net.pt2"
     for text, is_refused in ((name, False), (pattern.format(name), True)):
         pickled = b"\x80\x02c" + text.replace(" ", "\n", 1).encode() + b"\n."
@@ -182,9 +178,7 @@ def test_names_that_begin_or_end_like_those_of_tensors(
         ({"guards_code": ["L['x y'] == 1"]}, "guards_code"),
     ],
 )
-def test_texts_that_begin_or_end_like_those_of_a_graph(
-    changes: dict[str, Any], key: str, tmp_path: Path
-) -> None:
+def test_texts_that_begin_or_end_like_those_of_a_graph(changes, key, tmp_path) -> None:
     path = tmp_path / "net.pt2"
     path.write_bytes(zipped(program(**{MODEL: graph(**changes)})))
     with pytest.raises(QuantizeError, match=f"got {key}"):

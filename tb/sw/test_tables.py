@@ -15,9 +15,9 @@ from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.tables import table
 from celosia.sw.operators.registry import OPERATORS
 
-TABLES = {
-    kind: record.table for kind, record in OPERATORS.items() if record.table and kind.isupper()
-}
+TABLES = {kind: r.table for kind, r in OPERATORS.items() if r.table and kind.isupper()}
+#: Functions without attributes.
+PLAIN = "ABS ELU EXP HARD_SWISH LOG NEG RELU_0_TO_1 RSQRT SQRT TANH".split()
 
 BYTES = np.arange(256, dtype=np.uint8).view(np.int8)
 
@@ -159,28 +159,25 @@ def chain(*layers: w.Layer, shape: tuple[int, ...] = (1, 5, 7, 3), scale: float 
     return w.sequential(layers, input_shape=shape, input_scale=scale, input_zero_point=-9)
 
 
-@pytest.mark.parametrize(
-    ("layer", "attributes"),
-    [
-        *(
-            (w.Function(kind=kind), {})
-            for kind in ("ABS", "ELU", "EXP", "HARD_SWISH", "LOG", "NEG")
-        ),
-        *((w.Function(kind=kind), {}) for kind in ("RELU_0_TO_1", "RSQRT", "SQRT", "TANH")),
-        (w.Function(kind="GELU", approximate=True), {"approximate": True}),
-        (w.Function(kind="LEAKY_RELU", alpha=0.25), {"alpha": 0.25}),
-        (w.Function(kind="LOGISTIC", output_scale=1 / 256, output_zero_point=-128), {}),
-        (
-            w.Prelu(alpha=-100, alpha_scale=0.5, alpha_zero_point=7),
-            {"alpha": -107, "alpha_scale": 0.5},
-        ),
-    ],
-)
+FUNCTIONS = [
+    *((w.Function(kind=kind), {}) for kind in PLAIN),
+    (w.Function(kind="GELU", approximate=True), {"approximate": True}),
+    (w.Function(kind="LEAKY_RELU", alpha=0.25), {"alpha": 0.25}),
+    (w.Function(kind="LOGISTIC", output_scale=1 / 256, output_zero_point=-128), {}),
+    (w.Prelu(alpha=-100, alpha_scale=0.5, alpha_zero_point=7), {"alpha": -107, "alpha_scale": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("layer", "attributes"), FUNCTIONS)
 def test_attributes(layer: w.Layer, attributes: dict[str, Any]) -> None:
     written = chain(layer)
     (operation,) = load(w.serialize(written)).operations
     assert operation.kind == written.operations[0].kind
     assert operation.attributes == attributes
+
+
+SLOPES = w.Prelu(alpha=1, alpha_scale=1.0)
+PAIR = {"shape": (2,), "data": np.array([1, 2], np.int8)}
 
 
 @pytest.mark.parametrize(
@@ -193,15 +190,7 @@ def test_attributes(layer: w.Layer, attributes: dict[str, Any]) -> None:
         ),
         (chain(w.Function(kind="NEG", output_scale=1.0)), "wanted the same scale and zero point"),
         (chain(w.Function(kind="LEAKY_RELU", alpha=math.inf)), "wanted a finite alpha, got inf"),
-        (
-            w.retensored(
-                chain(w.Prelu(alpha=1, alpha_scale=1.0)),
-                "alpha_0",
-                shape=(2,),
-                data=np.array([1, 2], np.int8),
-            ),
-            "wanted alpha to broadcast, got (2,) on",
-        ),
+        (w.retensored(chain(SLOPES), "alpha_0", **PAIR), "wanted alpha to broadcast, got (2,) on"),
         (
             w.retensored(chain(w.Function(kind="TANH")), "output_0", shape=(1, 105)),
             "wanted a result of shape (1, 5, 7, 3), got (1, 105)",
