@@ -15,9 +15,7 @@ from celosia.sw.layers.shapes import Axis, padding, rectangles
 from celosia.sw.layers.spec import MatrixLayer, Pool
 
 
-def product(
-    grid: tuple[int, int], pool: Pool, stride: int = 1, taps: int = 1, channels: int = 1
-) -> MatrixLayer:
+def product(grid: tuple[int, int], pool: Pool, stride=1, taps=1, channels=1) -> MatrixLayer:
     size: dict[str, Any] = {"grid": grid, "stride": (stride, stride), "origin": (-1, -1)}
     return alone(channels, (taps, taps), pool=pool, **size)
 
@@ -39,10 +37,8 @@ def test_blocks_cover_results_once_and_fit(rng: np.random.Generator) -> None:
         assert not covered[: items[0]].any() and (covered[items[0] :] == 1).all()
 
 
-def heights(
-    layer: MatrixLayer, steps: int, streams: bool = False, sizes: str = "edge"
-) -> list[int]:
-    config = preset(sizes)
+def heights(layer: MatrixLayer, steps: int, streams: bool = False) -> list[int]:
+    config = preset("edge")
     latency = sum_latency(config) + drain_latency(config)
     cut = blocks(layer, (0, 1), config, wanted=wanted_sums(layer, steps, streams, latency, config))
     assert all(block.columns == (0, layer.output[1]) for block in cut)
@@ -92,9 +88,8 @@ def test_rectangles_hold_each_window_clipped(rng: np.random.Generator) -> None:
                 for x in range(part.count[1]):
                     key = part.result[0] + y, part.result[1] + x
                     assert key not in seen
-                    first = [
-                        s + n * a.stride for s, n, a in zip(part.source, (y, x), axes, strict=True)
-                    ]
+                    starts = zip(part.source, (y, x), axes, strict=True)
+                    first = [start + n * axis.stride for start, n, axis in starts]
                     seen[key] = (*first, *part.size)
         wanted = {}
         for y in range(axes[0].count):

@@ -25,10 +25,8 @@ def parts(layer: MatrixLayer, pitch: int) -> tuple[Segment, ...]:
 
 
 def network(value: Value, *layers: MatrixLayer) -> Network:
-    results = [
-        Value(name=f"y{n}", height=layer.grid[0], width=layer.grid[1], channels=1)
-        for n, layer in enumerate(layers)
-    ]
+    grids = enumerate(layer.grid for layer in layers)
+    results = [Value(name=f"y{n}", height=h, width=w, channels=1) for n, (h, w) in grids]
     return Network(values=(value, *results), layers=layers, items=1, inputs={0: 0}, outputs={})
 
 
@@ -80,12 +78,8 @@ def test_padding_becomes_margins() -> None:
 
 
 def test_readers_and_makers_of_values() -> None:
-    first = product((1, 1), 1, grid=(4, 4))
-    layers = (
-        first,
-        product((1, 1), 1, grid=(4, 4), result=2),
-        product((1, 1), 1, grid=(4, 4), source=2, result=3),
-    )
+    ends = ({}, {"result": 2}, {"source": 2, "result": 3})
+    layers = [product((1, 1), 1, grid=(4, 4), **each) for each in ends]
     made = network(image(4, 4, 1), *layers)
     assert made.readers == [[0, 1], [], [2], []]
     assert made.makers == [[], [0], [1], [2]]
@@ -115,9 +109,8 @@ def test_channels_that_keep_to_themselves_read_their_own_taps() -> None:
     # Output channels 16 to 31 read source channels 8 to 15.
     assert layer.inputs(16, 32) == (8, 8) and layer.inputs(32, 40) == (16, 4)
     found = segments(layer, 6 * 20, 20, (16, 32), EDGE)
-    assert [(part.offset, len(part.taps)) for part in found] == [
-        (y * 120 + x * 20, 8) for y in range(3) for x in range(3)
-    ]
+    corners = [(y * 120 + x * 20, 8) for y in range(3) for x in range(3)]
+    assert [(part.offset, len(part.taps)) for part in found] == corners
     matrix = layer.matrix(16, 32).reshape(16, 9, 8)
     wanted = np.zeros((16, 9, 8), np.int8)
     for channel in range(16):

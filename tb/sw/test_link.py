@@ -33,9 +33,7 @@ def opened(line):
 
 
 def device(line, config="nano"):
-    bridge = line.bridge
-    link = HostLink(line, bridge.description, name="line")
-    return LineDevice(preset(config), len(bridge.memory), link)
+    return LineDevice(preset(config), len(line.bridge.memory), opened(line))
 
 
 class PodRegisters(MachineRegisters):
@@ -213,9 +211,7 @@ def test_versions_of_cores(name, change, is_taken, monkeypatch):
     line = system()
     registers = line.bridge.registers
     value, read = registers.read(OFFSETS[name]) + change, registers.read
-    monkeypatch.setattr(
-        registers, "read", lambda offset: value if offset == OFFSETS[name] else read(offset)
-    )
+    monkeypatch.setattr(registers, "read", lambda n: value if n == OFFSETS[name] else read(n))
     if is_taken:
         assert device(line).read_registers(OFFSETS[name]) == [value]
         return

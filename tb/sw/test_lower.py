@@ -1,6 +1,7 @@
 """Lowering: what becomes part of a product, what is a view, what is refused."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import networks as w
 import numpy as np
@@ -14,13 +15,9 @@ from celosia.sw.layers.spec import MatrixLayer, Pooling
 
 
 def convolution(channels: int, depth: int, padding: str = "VALID") -> w.Convolution:
-    return w.Convolution(
-        weights=np.ones((channels, 3, 3, depth), np.int8),
-        weight_scale=0.01,
-        bias=np.zeros(channels, np.int32),
-        output_scale=0.5,
-        padding=padding,
-    )
+    weights, bias = np.ones((channels, 3, 3, depth), np.int8), np.zeros(channels, np.int32)
+    scales: dict[str, Any] = {"weight_scale": 0.01, "output_scale": 0.5}
+    return w.Convolution(weights=weights, bias=bias, padding=padding, **scales)
 
 
 def dense(outputs: int, inputs: int) -> w.FullyConnected:
@@ -29,9 +26,8 @@ def dense(outputs: int, inputs: int) -> w.FullyConnected:
 
 
 def lowered(layers: Sequence[w.Layer], shape: tuple[int, ...] = (1, 9, 9, 2)) -> Network:
-    return lower(
-        load(w.write_sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3))
-    )
+    ends = {"input_shape": shape, "input_scale": 0.1, "input_zero_point": 3}
+    return lower(load(w.write_sequential(layers, **ends)))
 
 
 def kinds(network: Network) -> list[str]:
@@ -63,12 +59,8 @@ def test_change_of_scale_stands_alone() -> None:
 
 
 def test_sums_that_may_wrap_are_not_pooled() -> None:
-    layer = w.Convolution(
-        weights=np.ones((1, 1, 1, 2), np.int8),
-        weight_scale=0.01,
-        bias=np.array([(1 << 31) - 5], np.int32),
-        output_scale=0.5,
-    )
+    weights, bias = np.ones((1, 1, 1, 2), np.int8), np.array([(1 << 31) - 5], np.int32)
+    layer = w.Convolution(weights=weights, weight_scale=0.01, bias=bias, output_scale=0.5)
     assert kinds(lowered([layer, w.Pool()])) == ["CONV_2D", "MAX_POOL_2D"]
 
 
@@ -134,11 +126,8 @@ def test_three_dimensions_are_a_row_of_pixels() -> None:
     chain.operator("MEAN", (1, 20, 1), [np.array([2], np.int32)], keepDims=True)
     network = lower(load(w.serialize(chain.graph())))
     assert kinds(network) == ["LOGISTIC", "MEAN"]
-    assert [(v.height, v.width, v.channels) for v in network.values] == [
-        (1, 20, 8),
-        (1, 20, 8),
-        (1, 20, 1),
-    ]
+    shapes = [(v.height, v.width, v.channels) for v in network.values]
+    assert shapes == [(1, 20, 8), (1, 20, 8), (1, 20, 1)]
 
 
 def test_heads_are_moved_once() -> None:

@@ -33,12 +33,10 @@ def kernel(rng: np.random.Generator, *shape: int, scale: float = 0.004) -> dict[
 )
 def test_strips_of_a_convolution(size, stride, dilation, padding, rng) -> None:
     """Each strip needs rows of its neighbours: as many as the windows reach past it."""
-    layer = w.Convolution(
-        **kernel(rng, 4, *size, 4), stride=stride, dilation=dilation, padding=padding
-    )
-    content = w.write_sequential(
-        [layer], input_shape=(1, 40, 40, 4), input_scale=0.1, input_zero_point=3
-    )
+    pace = {"stride": stride, "dilation": dilation, "padding": padding}
+    layer = w.Convolution(**kernel(rng, 4, *size, 4) | pace)
+    ends = {"input_shape": (1, 40, 40, 4), "input_scale": 0.1, "input_zero_point": 3}
+    content = w.write_sequential([layer], **ends)
     x = rng.integers(-128, 128, (1, 40, 40, 4)).astype(np.int8)
     assert_exact(content, x, "micro,unified_bytes=4096", "through external memory")
 
@@ -58,11 +56,7 @@ def test_strips_of_a_pooling(padding: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize(("bus_bytes", "loads"), [(8, 4), (4, 2)])
 def test_samples_share_a_tile_that_takes_longer_to_load_than_a_pass(bus_bytes, loads, rng) -> None:
     """A sample of twelve pixels: a tile takes 8 or 16 cycles on the bus; one stays."""
-    layers: list[w.Layer] = [
-        w.Convolution(**kernel(rng, 8, 1, 1, 8)),
-        w.Convolution(**kernel(rng, 8, 1, 1, 8)),
-        w.Convolution(**kernel(rng, 8, 1, 1, 8)),
-    ]
+    layers: list[w.Layer] = [w.Convolution(**kernel(rng, 8, 1, 1, 8)) for _ in range(3)]
     content = w.write_sequential(layers, input_shape=(1, 3, 4, 8), input_scale=0.1)
     x = rng.integers(-128, 128, (2, 1, 3, 4, 8)).astype(np.int8)
     sizes = f"micro,weight_tiles=2,bus_bytes={bus_bytes}"

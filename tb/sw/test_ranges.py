@@ -175,9 +175,7 @@ def rates(trainer: Learner) -> dict[str, tuple[int, float]]:
 
 
 @pytest.mark.parametrize("name", ["conv", "dense"])
-def test_updates_keep_their_size_when_shifts_change(
-    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_updates_keep_their_size_when_shifts_change(name: str, seed, monkeypatch) -> None:
     """Finer errors and coarser results make other sums of the same gradients."""
     graph = network(name, seed)
     images, labels = samples(graph, 40, seed)

@@ -98,9 +98,7 @@ def test_a_single_part_has_no_section_of_its_own_for_them(rng: np.random.Generat
         (False, (3,), True),
     ],
 )
-def test_only_a_setup_of_nothing_is_left_out(
-    shared: bool, counts: tuple[int, ...], wanted: bool
-) -> None:
+def test_only_a_setup_of_nothing_is_left_out(shared, counts, wanted) -> None:
     """That is, of HALT alone, where the constants of all parts stay."""
     section = Section(0, b"", (-1,))
     setups = tuple(Section(64, b"", (0,) * (count - 1) + (-1,)) for count in counts)
@@ -133,9 +131,7 @@ def test_after_an_error_all_is_loaded_again(rng: np.random.Generator) -> None:
         assert device.ran == [program.constants[0].address, *each]
 
 
-def test_constants_of_all_parts_must_fit(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_constants_of_all_parts_must_fit(rng, monkeypatch) -> None:
     """Channels begin on whole groups; tables add up; all parts have the same exponentials."""
     right, seen = passes.all_resident, list[Sequence[Tiling]]()
     monkeypatch.setattr(passes, "all_resident", lambda *given: seen.append(given[0]))
@@ -164,9 +160,8 @@ def test_constants_of_all_parts_must_fit(
 
 def test_constants_in_one_place_are_refused(rng, monkeypatch) -> None:
     monkeypatch.setattr(passes, "all_resident", lambda tilings, config: list(tilings))
-    with pytest.raises(
-        CompileError, match="constants of .*: wanted a weight tile for each constant"
-    ):
+    wanted = "constants of .*: wanted a weight tile for each constant"
+    with pytest.raises(CompileError, match=wanted):
         compile_graph(graph(rng), TOGETHER)
 
 

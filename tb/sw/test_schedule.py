@@ -107,11 +107,8 @@ def test_channels_are_concatenated_where_they_are_made() -> None:
 def test_all_channels_of_an_output_are_stored() -> None:
     """The last part of it comes in row stripes; the first part is already in the unified buffer."""
     layers = [convolution(48, 5), convolution(12, 48, 3), convolution(16, 12)]
-    content = write_sequential(
-        [*layers, Concatenate(others=("output_0",), axis=3)],
-        input_shape=(1, 9, 9, 5),
-        input_scale=0.5,
-    )
+    joined = [*layers, Concatenate(others=("output_0",), axis=3)]
+    content = write_sequential(joined, input_shape=(1, 9, 9, 5), input_scale=0.5)
     small = preset("edge,unified_bytes=8192")
     notes = [layer.note for layer in compile_graph(load(content), small).layers]
     assert "" in notes and "through external memory, " in notes[-1]
@@ -129,15 +126,8 @@ def test_channels_apart_do_not_conflict() -> None:
 
 
 def demand(tiles: int, cycles: int, **changes: object) -> Demand:
-    values = {
-        "tiles": tiles,
-        "period": 1,
-        "cycles": cycles,
-        "fixed": 0.0,
-        "per_tile": 16.0,
-        "first": False,
-        "turns": False,
-    }
+    values = {"tiles": tiles, "period": 1, "cycles": cycles, "fixed": 0.0, "per_tile": 16.0}
+    values |= {"first": False, "turns": False}
     return Demand(**(values | changes))  # pyright: ignore[reportArgumentType]
 
 
@@ -156,9 +146,7 @@ def test_loads_and_stores_of_stripes_take_the_bus() -> None:
     config = preset("edge")
     layer = compile_steps(load(EXPANDED[1]), config).parts[0].network.product(2)
     tiles = ((Segment(0, np.arange(48), 48, 0),),)
-    one, other = (
-        demand_of(layer, tiles, False, 8, 1, config, stripes) for stripes in ((4, 0), (4, 500))
-    )
+    one, other = (demand_of(layer, tiles, False, 8, 1, config, s) for s in ((4, 0), (4, 500)))
     assert other == replace(one, fixed=one.fixed + 500)
     assert other.staying(0.06) > one.staying(0.06)
 
@@ -183,9 +171,7 @@ def test_latencies_are_those_of_the_estimate() -> None:
         (6, (2, 2, 2, 1), [4, 6, 8], 4),
     ],
 )
-def test_all_slots_of_a_ring_hold_constants(
-    slots: int, counts: tuple[int, ...], ahead: list[int], after: int
-) -> None:
+def test_all_slots_of_a_ring_hold_constants(slots, counts, ahead, after) -> None:
     """``ahead``: slots before the first use; ``after``: of the next constants after it."""
     queue = Queue(Ring(4, slots), [(n, n, count) for n, count in enumerate(counts)])
     fetched = []

@@ -10,7 +10,7 @@ from random_networks.cases import case
 from whole_networks.small import through_memory
 
 from celosia.hw.arch.config import MOST_COUNT, Config
-from celosia.hw.arch.isa import Instruction, Opcode, Unit
+from celosia.hw.arch.isa import UNITS, Instruction, Opcode, Unit
 from celosia.hw.arch.presets import PRESETS, preset
 from celosia.sim.check.footprint import Memory, touches
 from celosia.sim.check.hazards import Fault, Hazard, check_hazards
@@ -50,12 +50,7 @@ def test_dependence_takes_one_post_and_one_wait() -> None:
 
 
 #: An instruction of each unit.
-OF_UNIT = {
-    Unit.LOAD: Opcode.LOAD,
-    Unit.STORE: Opcode.STORE,
-    Unit.MATRIX: Opcode.MATMUL,
-    Unit.VECTOR: Opcode.FILL,
-}
+OF_UNIT = {UNITS[o]: o for o in (Opcode.LOAD, Opcode.STORE, Opcode.MATMUL, Opcode.FILL)}
 
 
 @pytest.mark.parametrize("memory", ["unified", "weights", "parameters", "accumulators"])
@@ -149,13 +144,10 @@ def test_counts_that_could_pass_the_limit_are_refused() -> None:
 
 
 SEEDS = (1, 20_001, 50_000, 80_001, 90_001, 100_001)
-#: Reads of external memory.
-OUTSIDE = Memory.EXTERNAL, False
+CASES = [*product((None,), (1024, 2048)), *product(SEEDS, (2048, 65536))]
 
 
-@pytest.mark.parametrize(
-    ("seed", "unified_bytes"), [*product((None,), (1024, 2048)), *product(SEEDS, (2048, 65536))]
-)
+@pytest.mark.parametrize(("seed", "unified_bytes"), CASES)
 def test_accesses_cover_what_instructions_touch(seed: int | None, unified_bytes: int) -> None:
     """Those of external memory too, where a program reads what it has written."""
     config = preset(f"nano,unified_bytes={unified_bytes}")
@@ -163,12 +155,9 @@ def test_accesses_cover_what_instructions_touch(seed: int | None, unified_bytes:
     compiled, outside = compile_steps(load(content), config, 2), 0
     for part in compiled.parts:
         touched = [(step, *one) for step in part.steps for one in bounds(step, config)]
-        written = [
-            (first, last)
-            for _, memory, writes, first, last in touched
-            if memory is Memory.EXTERNAL and writes
-        ]
-        read = [(a, b) for _, memory, writes, a, b in touched if (memory, writes) == OUTSIDE]
+        external = [(w, a, b) for _, m, w, a, b in touched if m is Memory.EXTERNAL]
+        written = [(first, last) for writes, first, last in external if writes]
+        read = [(first, last) for writes, first, last in external if not writes]
         for step, memory, writes, first, last in touched:
             if memory is Memory.EXTERNAL:
                 others = read if writes else written
@@ -197,9 +186,7 @@ def bounds(step: Step, config: Config) -> Iterator[tuple[Memory, bool, int, int]
 
 @pytest.mark.parametrize("unified_bytes", [1024, 2048, 65536])
 @pytest.mark.parametrize("joined", [False, True])
-def test_values_outside_come_back_whole(
-    unified_bytes: int, joined: bool, rng: np.random.Generator
-) -> None:
+def test_values_outside_come_back_whole(unified_bytes: int, joined: bool, rng) -> None:
     """All rows of all stripes of all samples, as LiteRT has them."""
     content = through_memory(joined=joined)
     x = rng.integers(-128, 128, (3, 24, 12, 8)).astype(np.int8)
