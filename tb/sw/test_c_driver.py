@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import c_driver
@@ -11,16 +10,9 @@ import pytest
 from c_driver import FAILED, MISMATCH, NOT_FOUND, OK, RUNNING, TIMEOUT, TOO_LARGE
 from devices.link import MachineRegisters
 
-from celosia.hw.arch import commands, isa
+from celosia.hw.arch import commands, isa, registers
 from celosia.hw.arch.presets import PRESETS
-from celosia.hw.arch.registers import (
-    COUNTERS,
-    COUNTERS_PER_UNIT,
-    OFFSETS,
-    VERSION,
-    Control,
-    Status,
-)
+from celosia.hw.arch.registers import COUNTERS_PER_UNIT, OFFSETS, VERSION, Control, Status
 from celosia.sw.compiler import compiled
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.export.program import c_program
@@ -173,9 +165,7 @@ def test_batches(bench: Bench, rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("stage", ["once", "each"])
 @pytest.mark.parametrize("position", range(3))
-def test_a_section_that_fails_is_the_last(
-    bench: Bench, stage: str, position: int, rng: np.random.Generator
-) -> None:
+def test_a_section_that_fails_is_the_last(bench: Bench, stage: str, position: int, rng) -> None:
     """A section without HALT ends with an error: it is reported, and the core works again."""
     sections = [bench.section(1 if n == position else None) for n in range(3)]
     program, system = bench.program, bench.system()
@@ -282,17 +272,12 @@ def test_counters(bench: Bench) -> None:
     assert system.found() == OK
     for unit in range(len(isa.Unit)):
         for activity in (0, 1, COUNTERS_PER_UNIT - 1):
-            offset = COUNTERS + 4 * (unit * COUNTERS_PER_UNIT + activity)
+            offset = registers.COUNTERS + 4 * (unit * COUNTERS_PER_UNIT + activity)
             system.values[offset] = value = (1 << 31) + 100 * unit + activity
             assert system.call("counter", unit, activity) & 0xFFFFFFFF == value
 
 
-def test_a_batch_of_several_sections(
-    two_ended: Callable[..., bytes],
-    rng: np.random.Generator,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_batch_of_several_sections(two_ended, rng, tmp_path, monkeypatch) -> None:
     """All sections run, in order."""
     monkeypatch.setattr(compiled, "MOST_INSTRUCTIONS", 3)
     program = compile_graph(load(two_ended()), NANO, 3)

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +95,8 @@ def test_energy_by_hand(counter: Netlist, tmp_path: Path) -> None:
     # Each edge of the clock: half of 1 fF at 2 V, and 5 fJ in the cell.
     assert energy.clock == pytest.approx(4 * 64 * (2 + 5) * 1e-6)
     assert energy.memories == pytest.approx(136 * 400 * 1e-6)
-    leakage = {"INV": 1, "BUF": 2, "NAND": 2, "NOR": 2, "FLOP": 4}
-    counts = {
-        kind: len(pins["Y" if kind != "FLOP" else "Q"]) for (kind, _), pins in gates.pins.items()
-    }
+    leakage, results = {"INV": 1, "BUF": 2, "NAND": 2, "NOR": 2, "FLOP": 4}, {"FLOP": "Q"}
+    counts = {kind: len(pins[results.get(kind, "Y")]) for (kind, _), pins in gates.pins.items()}
     watts = sum(leakage[kind] * count for kind, count in counts.items())
     assert energy.leakage == pytest.approx(watts * 320 * 1e-3 * 1e-6)
     logic = sum(
@@ -176,17 +173,15 @@ def test_functions(tmp_path: Path) -> None:
     assert tiny.nand is tiny.cells["NAND"] and tiny.volts == 2.0
     text = LIBRARY.replace("!(A * B)", "(A' + B) ^ A")
     cell = library(tmp_path, text, "other.lib").cells["NAND"]
-    assert cell.table("Y")[1] & 15 == sum(
-        1 << n for n in range(4) if ((not n & 1) or n & 2 != 0) != bool(n & 1)
-    )
+    bits = [n for n in range(4) if ((not n & 1) or n & 2 != 0) != bool(n & 1)]
+    assert cell.table("Y")[1] & 15 == sum(1 << n for n in bits)
     with pytest.raises(ValueError, match="function"):
         library(tmp_path, LIBRARY.replace("!(A * B)", "f(A)"), "bad.lib").cells["NAND"].table("Y")
 
 
 def test_missing_tool(tmp_path: Path) -> None:
-    with pytest.raises(
-        ToolError, match=r"nosuch: wanted it on PATH, found none \(apt-get install x"
-    ):
+    wanted = r"nosuch: wanted it on PATH, found none \(apt-get install x"
+    with pytest.raises(ToolError, match=wanted):
         run("nosuch", "x", [], tmp_path)
 
 
@@ -204,25 +199,19 @@ def test_missing_tool(tmp_path: Path) -> None:
         ("--liberty cells.lib --model mnist_mlp --input x.npy", "x.npy: .*shape"),
     ],
 )
-def test_refusals(
-    arguments: str, message: str, refused: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_refusals(arguments: str, message: str, refused, tmp_path) -> None:
     (tmp_path / "cells.lib").write_text(LIBRARY)
     np.save(tmp_path / "x.npy", np.zeros((1, 3), np.int8))
     assert re.search(message, refused(f"synth --preset nano {arguments}"))
 
 
 #: A core with few gates.
-SMALL = (
-    "pico,columns=2,dsp_columns=2,weight_tiles=16,parameter_channels=32,outstanding=2,"
-    "unified_bytes=512"
-)
+SMALL = "pico,columns=2,dsp_columns=2,weight_tiles=16,parameter_channels=32"
+SMALL += ",outstanding=2,unified_bytes=512"
 
 
 @pytest.mark.slow
-def test_energy_of_a_network(
-    tmp_path: Path, rng: np.random.Generator, capsys, monkeypatch: pytest.MonkeyPatch, figure
-) -> None:
+def test_energy_of_a_network(tmp_path, rng, capsys, monkeypatch, figure) -> None:
     """The command, on a network of two layers: cycles of the RTL, and energy of all blocks."""
     with prerequisites.needed(ToolError):
         run("yosys", "yosys berkeley-abc", ["-V"], tmp_path)
@@ -253,6 +242,5 @@ def test_energy_of_a_network(
     for name, row in energies.items():
         assert (row["memories"] > 0) == (blocks[name]["memory bits"] > 0), name
     assert "memory" in capsys.readouterr().out
-    figure(
-        f"{inference['cycles']:,} cycles, {sum(sum(e.values()) for e in energies.values()):.0f} nJ"
-    )
+    whole = sum(sum(row.values()) for row in energies.values())
+    figure(f"{inference['cycles']:,} cycles, {whole:.0f} nJ")

@@ -34,17 +34,13 @@ def drawn(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 def test_random_rows(widest: int, rng: np.random.Generator) -> None:
     for _ in range(400):
         values = drawn(rng, (20, int(rng.integers(1, widest + 1))))
-        scale, beta = (
-            float(2.0 ** rng.uniform(-12, 4)),
-            float(rng.choice([1, 0.5, rng.uniform(0.1, 3)])),
-        )
+        scale = float(2.0 ** rng.uniform(-12, 4))
+        beta = float(rng.choice([1, 0.5, rng.uniform(0.1, 3)]))
         want = reference(values, scale, beta, int(rng.integers(-128, 128)))
         np.testing.assert_array_equal(softmax(values, scale, beta), want, f"{scale} {beta}")
 
 
-@pytest.mark.parametrize(
-    "scale", [1.01 * 2.0**-26, 2.0**-25, 1e-5, 0.003, 0.1, 1.0, 31.99, 32.0, 1e4]
-)
+@pytest.mark.parametrize("scale", [1.01 * 2.0**-26, 2.0**-25, 1e-5, 0.003, 0.1, 1, 31.99, 32, 1e4])
 def test_all_differences(scale: float) -> None:
     """Every difference to the greatest there can be, beside 0 to 40 values that equal that."""
     equal = np.full((41 * 256, 41), -128, np.int8)
@@ -76,9 +72,8 @@ def test_a_machine_without_enough_memory(monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(step, HostOperator)
     monkeypatch.setattr(host, "OPERATORS", {step.kind: SimpleNamespace(compute=compute)})
     values = {step.sources[0].tensor: np.zeros((1, 4), np.int8)}
-    with pytest.raises(
-        OperandError, match=r"^operator 0 SOFTMAX \(.*\): no memory for its results"
-    ):
+    wanted = r"^operator 0 SOFTMAX \(.*\): no memory for its results"
+    with pytest.raises(OperandError, match=wanted):
         host.run(step, values)
 
 

@@ -133,11 +133,8 @@ def test_sources_of_gateware(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
     try:
         before = digests()
-        for name, alters in (
-            ("arch/isa", (True, True)),
-            ("core", (True, True)),
-            ("pod", (False, True)),
-        ):
+        changes = {"arch/isa": (True, True), "core": (True, True), "pod": (False, True)}
+        for name, alters in changes.items():
             with (tmp_path / f"{name}.py").open("a") as file:
                 file.write("more = 1\n")
             after = digests()

@@ -45,10 +45,8 @@ def _follower() -> bytes:
     return w.serialize(chain.graph())
 
 
-FOLLOWING = [
-    (_follower(), ""),
-    (_custom("Mine", "RELU", "Mine"), " (refused too: 2 CUSTOM 'Mine')"),
-]
+MORE = " (refused too: 2 CUSTOM 'Mine')"
+FOLLOWING = [(_follower(), ""), (_custom("Mine", "RELU", "Mine"), MORE)]
 
 
 @pytest.mark.parametrize(("content", "more"), FOLLOWING)

@@ -16,6 +16,7 @@ from celosia.sw.shipped import model_path
 FIXTURES = Path(__file__).parents[1] / "e2e" / "fixtures"
 
 _TORCH = "__main__.Net/torch.nn.modules"
+_OUTPUT = "serving_default_output_0_output"
 _FUSED = "f_1/edges_relu_1/Relu;f_1/edges_bn_1/batchnorm/add_1;f_1/edges_1/convolution;f_1/e/sub1"
 
 #: Full names, operators and labels of networks.
@@ -53,17 +54,10 @@ NETWORKS: dict[str, list[tuple[str, str, str]]] = {
         (f"__main__.Net;;{_TORCH}.conv.Conv2d_shapes;1", "CONV_2D", "shapes"),
         (f"__main__.Net/__main__.Block_b/{_TORCH[13:]}.conv.Conv2d_0;", "CONV_2D", "b/Conv2d_0"),
         ("__main__.Net;1", "TRANSPOSE", "transpose"),
-        (
-            f"serving_default_output_0_output;{_TORCH}.linear.Linear_gesture;1",
-            "FULLY_CONNECTED",
-            "gesture",
-        ),
+        (f"{_OUTPUT};{_TORCH}.linear.Linear_gesture;1", "FULLY_CONNECTED", "gesture"),
     ],
     "pytorch, a reshape of the user": [("__main__.Net;", "RESHAPE", "reshape")],
-    "onnx": [
-        ("/conv1/Conv_output_0", "CONV_2D", "conv1"),
-        ("relu", "CONV_2D", "relu"),
-    ],
+    "onnx": [("/conv1/Conv_output_0", "CONV_2D", "conv1"), ("relu", "CONV_2D", "relu")],
     "layers with weights choose first": [
         ("n/edges/Pad", "PAD", "edges/Pad"),
         ("n/edges/Relu;n/edges/convolution", "CONV_2D", "edges"),
@@ -108,9 +102,7 @@ def test_a_long_name_keeps_its_end() -> None:
         ("", "FULLY_CONNECTED", "n/head/MatMul", "fully_connected_7"),
     ],
 )
-def test_a_network_output_is_named_by_its_weights(
-    result: str, kind: str, weights: str, wanted: str
-) -> None:
+def test_a_network_output_is_named_by_its_weights(result, kind, weights, wanted) -> None:
     int8 = np.dtype(np.int8)
     constant = Tensor(weights, (1, 1), int8, data=np.zeros((1, 1), np.int8))
     tensors = [Tensor("x", (1, 1), int8), constant, Tensor(result, (1, 1), int8)]
@@ -137,5 +129,4 @@ def test_layers_of_a_program_have_the_names_of_the_network(model: Path, wanted: 
     assert labels([each.name for each in layers], [each.kind for each in layers])[:5] == wanted
     # Outputs have the names of the signature, and keep those of the file beside them.
     port = program.outputs[0]
-    names = (port.name, port.tensor_name)
-    assert names in (("Identity", ""), ("output_0", "serving_default_output_0_output"))
+    assert (port.name, port.tensor_name) in (("Identity", ""), ("output_0", _OUTPUT))

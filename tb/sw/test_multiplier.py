@@ -67,10 +67,8 @@ def test_finds_one_exactly_where_there_is_one(rng: np.random.Generator):
         least = int(rng.integers(-9000, 1000))
         sums = range(least, least + int(rng.integers(1, 12_000)))
         zero_point, low = int(rng.integers(-128, 128)), int(rng.integers(-128, 100))
-        clamp = low, int(rng.integers(low, 128))
-        got = single_multiplier(
-            real, zero_point=zero_point, low=low, high=clamp[1], sums=(least, sums.stop - 1)
-        )
+        clamp, ends = (low, int(rng.integers(low, 128))), (least, sums.stop - 1)
+        got = single_multiplier(real, zero_point=zero_point, low=low, high=clamp[1], sums=ends)
         if got is not None:
             assert same(real, *got, sums, zero_point, clamp)
             found += 1

@@ -158,17 +158,13 @@ def test_signature_is_chosen() -> None:
         ((), None, ""),
     ],
 )
-def test_signature_of_several_of_one_subgraph(
-    keys: tuple[str, ...], wanted: str | None, taken: str
-) -> None:
+def test_signature_of_several_of_one_subgraph(keys, wanted, taken) -> None:
     """The usual one, or else the first, gives names where none is chosen."""
     chain = w.Chain((1, 6), 0.5)
     chain.operator("RELU")
     graph = chain.graph()
     (source,), (result,) = graph.inputs, graph.outputs
-    signatures = [
-        w.Signature(key, 0, ((f"{key}_in", source),), ((f"{key}_out", result),)) for key in keys
-    ]
+    signatures = [w.Signature(k, 0, ((f"{k}_in", source),), ((f"{k}_out", result),)) for k in keys]
     content = w.serialize(graph, signatures=signatures)
     found = load(content, signature=wanted)
     assert found.signature == taken
@@ -223,9 +219,8 @@ def test_commands_take_a_signature(tmp_path: Path, capsys: pytest.CaptureFixture
         assert np.load(tmp_path / "y.npy").shape == (1, 2, 3)
         (tmp_path / "y.npy").unlink()
     main(["report", model, "--signature=c", f"--json={tmp_path}/r.json"])
-    assert [row["operator"] for row in json.loads((tmp_path / "r.json").read_text())["layers"]] == [
-        "RELU_N1_TO_1"
-    ]
+    layers = json.loads((tmp_path / "r.json").read_text())["layers"]
+    assert [row["operator"] for row in layers] == ["RELU_N1_TO_1"]
     main(["profile", model, "--signature=c", f"--json={tmp_path}/p.json"])
     assert json.loads((tmp_path / "p.json").read_text())["layers"][0]["operator"] == "RELU_N1_TO_1"
     np.save(tmp_path / "labels.npy", np.zeros(len(X), np.int64))

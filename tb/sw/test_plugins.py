@@ -112,9 +112,8 @@ def test_the_command_that_installs_the_examples(root, tmp_path, monkeypatch) -> 
     monkeypatch.chdir(root)
     assert examples_command() == ".venv/bin/pip install -e examples"
     monkeypatch.chdir(tmp_path)
-    assert examples_command() == shlex.join(
-        [f"{root}/.venv/bin/pip", "install", "-e", f"{root}/examples"]
-    )
+    command = [f"{root}/.venv/bin/pip", "install", "-e", f"{root}/examples"]
+    assert examples_command() == shlex.join(command)
     monkeypatch.setattr("celosia.hw.environment.extras._ROOT", tmp_path)
     assert examples_command().endswith(" install ./examples in the folder of Celosia's sources")
 
@@ -132,12 +131,8 @@ def test_the_page_on_commands(page: str, tmp_path: Path) -> None:
     (records / "entry_points.txt").write_text(f"[{plugins.GROUP}]\n{entry}\n")
     assert plugins.GROUP in table
     text = "import sys; from celosia.sw.cli import main; sys.exit(main(['hello', '--name', 'you']))"
-    done = subprocess.run(
-        [sys.executable, "-c", text],
-        env={"PYTHONPATH": str(tmp_path), "PATH": ""},
-        capture_output=True,
-        text=True,
-    )
+    command, variables = [sys.executable, "-c", text], {"PYTHONPATH": str(tmp_path), "PATH": ""}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True)
     assert (done.stdout, done.stderr, done.returncode) == ("hello, you\n", "", 0)
 
 

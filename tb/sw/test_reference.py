@@ -4,27 +4,16 @@ import pytest
 import reference_pages as reference
 from amaranth.hdl import Shape
 
-from celosia.hw.arch import commands, isa
+from celosia.hw.arch import commands, isa, registers
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.isa import Error, Opcode
 from celosia.hw.arch.presets import PRESETS, preset
-from celosia.hw.arch.registers import (
-    COUNTERS,
-    COUNTERS_PER_UNIT,
-    OFFSETS,
-    REGISTER_ADDRESS_BITS,
-    REGISTERS,
-    Activity,
-    activity_names,
-)
+from celosia.hw.arch.registers import COUNTERS, COUNTERS_PER_UNIT, OFFSETS, REGISTERS, Activity
 
 #: With all options.
 CONFIGS = [
     preset(f"{name},requantizer=pipelined,activation_weights=true,softmax=true")
-    for name in (
-        *PRESETS,
-        "micro,columns=6,unified_bytes=520,accumulator_depth=256,weight_tiles=5",
-    )
+    for name in (*PRESETS, "micro,columns=6,unified_bytes=520,accumulator_depth=256,weight_tiles=5")
 ]
 
 
@@ -50,17 +39,15 @@ def test_tables_of_the_pages_are_complete():
     page = reference.reference()
     for opcode in Opcode:
         assert f"\n### {opcode.name}\n" in page
-        section = page.split(f"\n### {opcode.name}\n")[1].split("\n###")[0]
+        lines = page.split(f"\n### {opcode.name}\n")[1].split("\n###")[0].splitlines()
         for field in isa.FORMATS[opcode]:
             width = isa.LAYOUTS[opcode][field.name].width
-            row = next(
-                line for line in section.splitlines() if line.startswith(f"| `{field.name}`")
-            )
+            row = next(line for line in lines if line.startswith(f"| `{field.name}`"))
             cells = [cell.strip() for cell in row.strip("|").split("|")]
             assert cells[1].split(",")[0] == str(width)
             assert len(cells) == 5 and cells[4] == field.text
-    for registers in commands.REGISTERS.values():
-        for register in registers:
+    for group in commands.REGISTERS.values():
+        for register in group:
             assert f"| {register.code} | `{register.name}` | {register.width} |" in page
     listed = reference.register_reference()
     assert all(f"`{register.name}`" in listed for register in REGISTERS)
@@ -110,11 +97,11 @@ def test_registers_are_apart_aligned_and_below_the_counters():
     assert {register.access for register in REGISTERS} <= {"r", "rw", "w1"}
     assert all(0 <= register.init < 1 << 32 for register in REGISTERS)
     end = COUNTERS + len(isa.Unit) * COUNTERS_PER_UNIT * 4
-    assert end <= 1 << REGISTER_ADDRESS_BITS
+    assert end <= 1 << registers.REGISTER_ADDRESS_BITS
 
 
 def test_activities_have_a_counter_each():
-    names = activity_names()
+    names = registers.activity_names()
     assert len(set(names.values())) == len(names) == 5 + SEMAPHORES
     assert all(0 < number < COUNTERS_PER_UNIT for number in names)
     assert Activity.SEMAPHORE.value + SEMAPHORES <= COUNTERS_PER_UNIT

@@ -66,9 +66,8 @@ def test_an_interrupt_while_modules_are_loaded() -> None:
 
 
 def test_the_module_of_the_command_line_loads_nothing_else() -> None:
-    text = (
-        "import sys, celosia.sw.cli; print([n for n in sys.modules if n in ('numpy', 'amaranth')])"
-    )
+    text = "import sys, celosia.sw.cli; "
+    text += "print([n for n in sys.modules if n in ('numpy', 'amaranth')])"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     assert done.stdout == "[]\n" and len(MODULES) > 10
 

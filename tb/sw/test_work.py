@@ -67,11 +67,10 @@ def test_multiplications_of_the_host(name: str) -> None:
 _MULTIPLIES = re.compile("Conv|CONV|MatMul|MATMUL|FULLY|LSTM|RNN|SVDF")
 #: Steps of training: no report counts them.
 _TRAINING = ("ShiftedConvolution", "TurnedConvolution")
+_KINDS = sorted(filter(_MULTIPLIES.search, filter(runs_on_host, OPERATORS)))
 
 
-@pytest.mark.parametrize(
-    "kind", sorted(filter(_MULTIPLIES.search, filter(runs_on_host, OPERATORS)))
-)
+@pytest.mark.parametrize("kind", _KINDS)
 def test_no_multiplication_is_forgotten(kind: str) -> None:
     image, matrix = (Operand(0, "x", shape, "int8", 1, 0) for shape in ((2, 6, 6, 6), (6, 6)))
     ends = (image, replace(matrix, data=bytes(36)))

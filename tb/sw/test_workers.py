@@ -125,9 +125,7 @@ class Breaking(executors.Backend):
     ("refused", "broken"),
     [((), ()), ((1,), ()), ((2, 3), ()), ((), (1, 2)), ((2,), (1,)), ((7,), (5,))],
 )
-def test_no_shard_is_lost_or_done_twice(
-    refused: tuple[int, ...], broken: tuple[int, ...], width: int
-) -> None:
+def test_no_shard_is_lost_or_done_twice(refused, broken: tuple[int, ...], width: int) -> None:
     """Processes that end while a shard is under way, or before it is."""
     backend = Breaking(set(refused), set(broken), width)
     shards = iter(enumerate(range(4, 10)))
@@ -233,9 +231,7 @@ def test_other_work_starts_anew(calls: Path, cache: Path, key: bytes, resume: bo
 
 
 @pytest.mark.parametrize(("digest", "count"), [("other", 8), (None, 7)])
-def test_other_code_and_other_shards_start_anew(
-    calls: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, digest: str | None, count: int
-) -> None:
+def test_other_code_and_other_shards_start_anew(calls, cache, monkeypatch, digest, count) -> None:
     job = Square(calls)
     assert list(islice(spread(job, range(8), Workers(), key=b"k"), 5)) == SQUARES[:5]
     if digest:
@@ -317,9 +313,8 @@ def alive(process: int) -> bool:
 
 def test_distributed_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dask.distributed", None)
-    with pytest.raises(
-        WorkersError, match=r"distributed: wanted it for --scheduler, found none \("
-    ):
+    wanted = r"distributed: wanted it for --scheduler, found none \("
+    with pytest.raises(WorkersError, match=wanted):
         list(spread(late, range(2), Workers(scheduler="tcp://127.0.0.1:9")))
 
 
