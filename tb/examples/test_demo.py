@@ -65,8 +65,7 @@ def test_every_class_of_a_counter_is_drawn(mnist, mnist_model) -> None:
     drawn = by_cause(statistics.counters or {})
     assert set(drawn["sequencer"]) | set(drawn["matrix"]) == set(demo.CLASSES)
     pictures, labels = mnist
-    wrong = (labels[:2] + 1) % 10
-    picture = demo.draw(pictures[:2], labels[:2], wrong, statistics, 0.0)
+    picture = demo.draw(pictures[:2], labels[:2], (labels[:2] + 1) % 10, statistics, 0.0)
     assert picture.startswith(PNG)
     pixels = imread(io.BytesIO(picture))[..., :3]
     assert (pixels[:, :8] == 1).all() and (pixels[:, -8:] == 1).all(), "the legend is cut off"

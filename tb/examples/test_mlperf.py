@@ -272,8 +272,7 @@ def cells(text: str) -> list[list[str]]:
 
 def test_the_page_has_the_published_figures() -> None:
     assert all(f"`{model.file}`" in PAGE and model.task in PAGE for model in MODELS)
-    empty = benchmark.Benchmark(device="rtl", inputs=20, seed=0, results=())
-    generated = page.as_markdown(empty)
+    generated = page.as_markdown(benchmark.Benchmark(device="rtl", inputs=20, seed=0, results=()))
     for line in generated.splitlines():
         assert line in PAGE.splitlines(), line
     assert sum(peer.source in generated for peer in PEERS) == len(PEERS)
@@ -281,8 +280,7 @@ def test_the_page_has_the_published_figures() -> None:
 
 @pytest.mark.thorough
 def test_the_page_has_the_cycles_of_today(litert: None, more_models: Path, tmp_path: Path) -> None:
-    options = f"mlperf --models {more_models} --inputs 2 -o {tmp_path / 'm.md'}"
-    assert main(options.split()) == 0
+    assert main(f"mlperf --models {more_models} --inputs 2 -o {tmp_path / 'm.md'}".split()) == 0
     tables = cells((tmp_path / "m.md").read_text())
     shown = cells(PAGE.partition("<!-- begin -->")[2].partition("<!-- end -->")[0])
     assert len(shown) == len(tables)

@@ -101,8 +101,7 @@ def graph(folder: Path, name: str) -> tuple[Any, Any]:
 
 
 def accuracy(model: Path, images: np.ndarray, labels: np.ndarray) -> float:
-    pixels = (images ^ 0x80).view(np.int8)[:, None]
-    (found,) = prerequisites.litert_runs(model.read_bytes(), pixels)
+    (found,) = prerequisites.litert_runs(model.read_bytes(), (images ^ 0x80).view(np.int8)[:, None])
     return int(np.sum(found[:, 0].argmax(axis=1) == labels)) / len(labels)
 
 
@@ -177,8 +176,7 @@ def test_figures_are_true(folder: Path, name: str, images_for: Callable[[str], I
 
 def test_held_out_images_are_found(rng: np.random.Generator) -> None:
     images = rng.integers(0, 256, (9, 28, 28), np.uint8)
-    found = recipe.held_out(images, images[[2, 7]])
-    assert np.flatnonzero(found).tolist() == [2, 7]
+    assert np.flatnonzero(recipe.held_out(images, images[[2, 7]])).tolist() == [2, 7]
 
 
 def test_shift_moves_and_fills(rng: np.random.Generator) -> None:

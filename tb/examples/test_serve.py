@@ -107,8 +107,7 @@ def test_drawn_digits_are_recognised(name, mnist, figure) -> None:
 
 def test_feature_maps_are_those_of_litert() -> None:
     path = shipped()["mnist_cnn_5x5"].path
-    made = Classifier("mnist_cnn_5x5", preset("edge"))
-    result = made.classify(one())
+    result = Classifier("mnist_cnn_5x5", preset("edge")).classify(one())
     options = {"experimental_preserve_all_tensors": True}
     interpreter = prerequisites.litert(path.read_bytes(), **options)
     x = (result.picture.astype(np.int16) - 128).astype(np.int8)

@@ -23,8 +23,7 @@ def test_concurrent_units_take_as_long_as_the_slowest():
 def test_writes_of_the_vector_unit_come_before_those_of_loads():
     load = Instruction(Opcode.LOAD, length=8000)
     fill = Instruction(Opcode.FILL, x_count=2000, channels=8)
-    both = total(fill, load)
-    assert both >= max(total(load), total(fill)) + 400
+    assert total(fill, load) >= max(total(load), total(fill)) + 400
 
 
 def test_reads_of_the_vector_unit_come_before_those_of_the_array():

@@ -290,8 +290,7 @@ def test_narrower_memory_takes_as_much_longer():
 def test_reads_and_writes_share_the_bandwidth():
     load = Instruction(Opcode.LOAD, length=8000)
     store = Instruction(Opcode.STORE, length=8000, external=1 << 16, unified=8000)
-    both = total(load, store)
-    assert both == pytest.approx(total(load) + 500, abs=20)
+    assert total(load, store) == pytest.approx(total(load) + 500, abs=20)
     wide = COSTS._replace(bandwidth=2.0)
     assert total(load, store, costs=wide) == pytest.approx(total(store, costs=wide), abs=20)
 

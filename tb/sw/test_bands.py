@@ -177,8 +177,7 @@ def test_who_has_a_band(graph: Graph, bands: dict[int, bool]) -> None:
 
 def test_a_band_on_an_input_of_as_many_channels() -> None:
     """An input whose pixels lie at a suitable pitch needs no work of the host."""
-    graph = model(depthwise(2), pointwise(8, 2), rows=30, columns=15, depth=2)
-    _, bands = chosen(graph)
+    _, bands = chosen(model(depthwise(2), pointwise(8, 2), rows=30, columns=15, depth=2))
     assert bands[0].channels == 2
 
 

@@ -205,8 +205,7 @@ def test_another_core_is_left_alone(bench: Bench, rng) -> None:
     assert system.load(bench.in_c(fingerprint=fingerprint)) == MISMATCH
     assert system.run(bench.in_c(fingerprint=fingerprint), x, y) == MISMATCH
     assert not system.steps() and (system.near == POISON).all()
-    others = [("magic", 0), ("version", VERSION - 1), ("version", VERSION + 0x10000)]
-    for name, value in others:
+    for name, value in [("magic", 0), ("version", VERSION - 1), ("version", VERSION + 0x10000)]:
         system.values = {OFFSETS[name]: value}
         assert system.found() == NOT_FOUND
         assert not system.steps() and (system.near == POISON).all()

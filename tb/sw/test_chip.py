@@ -171,8 +171,7 @@ def test_functions(tmp_path: Path) -> None:
     assert tiny.cells["INV"].table("Y")[1] & 3 == 0b01
     assert tiny.cells["NAND"].table("Y")[1] & 15 == 0b0111
     assert tiny.nand is tiny.cells["NAND"] and tiny.volts == 2.0
-    text = LIBRARY.replace("!(A * B)", "(A' + B) ^ A")
-    cell = library(tmp_path, text, "other.lib").cells["NAND"]
+    cell = library(tmp_path, LIBRARY.replace("!(A * B)", "(A' + B) ^ A"), "other.lib").cells["NAND"]
     bits = [n for n in range(4) if ((not n & 1) or n & 2 != 0) != bool(n & 1)]
     assert cell.table("Y")[1] & 15 == sum(1 << n for n in bits)
     with pytest.raises(ValueError, match="function"):

@@ -187,8 +187,7 @@ def test_what_cannot_fit_runs_on_the_host(rng: np.random.Generator) -> None:
     weights = np.ones((100, 2000), np.int8)
     layer = FullyConnected(weights=weights, weight_scale=0.5, output_scale=1.0)
     graph = load(write_fully_connected([layer], input_scale=0.01))
-    config = preset("micro,unified_bytes=2048")
-    (operator,) = compile_graph(graph, config, 1).host
+    (operator,) = compile_graph(graph, preset("micro,unified_bytes=2048"), 1).host
     assert "2100 bytes" in operator.note and "unified_bytes = 2048" in operator.note
 
 

@@ -37,8 +37,7 @@ def product(chain: Chain, first: int, second: int, *, turned: bool = False, **pr
 def of_inputs(first, second, zeros=(0, 0), **printed: Any) -> Graph:
     """Return the graph of a product of two inputs."""
     chain = Chain(first, 0.05, zeros[0])
-    other = chain.input("second", second, 0.03, zeros[1])
-    product(chain, 0, other, **printed)
+    product(chain, 0, chain.input("second", second, 0.03, zeros[1]), **printed)
     return chain.graph()
 
 
@@ -120,8 +119,7 @@ def test_columns_lie_in_as_many_banks_as_they_have_bytes(sizes: str, depth: int)
 
 def test_an_activation_after_it_is_part_of_it() -> None:
     chain = Chain((1, 2, 5, 7), 0.05, 0)
-    other = chain.input("second", (1, 2, 7, 6), 0.03, 0)
-    product(chain, 0, other)
+    product(chain, 0, chain.input("second", (1, 2, 7, 6), 0.03, 0))
     chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
     layer = dynamic(lowered(chain.graph()))
     assert layer.kind == "BATCH_MATMUL+LOGISTIC" and layer.table is not None
@@ -158,18 +156,15 @@ def test_a_core_without_the_option_leaves_it_to_the_host() -> None:
 
 def test_too_small_a_weight_buffer_leaves_it_to_the_host() -> None:
     config = preset(f"edge,weight_tiles=2{OPTION}")
-    graph = of_inputs((1, 2, 5, 7), (1, 2, 7, 6), (1, 1))
-    (step,) = on_host(graph, config)
+    (step,) = on_host(of_inputs((1, 2, 5, 7), (1, 2, 7, 6), (1, 1)), config)
     assert step.note == "wanted at least 8 weight tiles, got 2"
 
 
 def test_one_instruction_moves_fewer_rows_than_the_accumulators_have() -> None:
     graph = of_inputs((1, 1, 5, 700), (1, 1, 700, 3))
     config = preset(f"edge,accumulator_depth=64{OPTION}")
-    counts = [i.x_count for i in code(graph, config, Opcode.MOVE_WEIGHTS)]
-    assert counts == [112] * 6 + [28]
-    network = lowered(graph)
-    reason = scratch_limit(network, preset(f"edge,accumulator_depth=8{OPTION}"))
+    assert [i.x_count for i in code(graph, config, Opcode.MOVE_WEIGHTS)] == [112] * 6 + [28]
+    reason = scratch_limit(lowered(graph), preset(f"edge,accumulator_depth=8{OPTION}"))
     assert reason == "wanted more than 16 rows of accumulators, got 16"
 
 
@@ -226,8 +221,7 @@ def test_rows_of_few_heads_share_a_half_of_the_accumulators() -> None:
 
 
 def test_tiles_move_before_the_passes_of_the_one_before() -> None:
-    config = preset(f"micro{OPTION}")
-    part = part_of(of_inputs((1, 2, 32, 8), (1, 2, 8, 8)), config)
+    part = part_of(of_inputs((1, 2, 32, 8), (1, 2, 8, 8)), preset(f"micro{OPTION}"))
     code = [i.opcode for i in part.mains[0].instructions if i.unit is Unit.MATRIX]
     assert code == [*[Opcode.MOVE_WEIGHTS] * 2, *[Opcode.MATMUL] * 2]
 
@@ -284,8 +278,7 @@ def test_corrections_name_bytes_and_times() -> None:
 def test_heads_share_a_matrix() -> None:
     layer = dynamic(lowered(of_inputs((2, 3, 1, 5, 7), (2, 1, 4, 7, 6))))
     # Two samples: three matrices of the first input and four of the second make twelve.
-    pairs = [divmod(n, 4) for n in range(12)]
-    assert layer.matrices == tuple(zip(*pairs, strict=True))
+    assert layer.matrices == tuple(zip(*[divmod(n, 4) for n in range(12)], strict=True))
     with pytest.raises(CompileError, match="wanted matrices of 2 samples"):
         lowered(of_inputs((2, 2, 5, 7), (2, 7, 6)))
 
@@ -340,5 +333,4 @@ def test_a_transposed_image_stays_one_for_readers_of_images() -> None:
 def test_other_orders_are_refused(order: tuple[int, ...]) -> None:
     with pytest.raises(CompileError) as error:
         lowered(transposed((1, 5, 2, 7), order))
-    reason = "wanted an order that swaps rows and columns of pixels"
-    assert error.value.reason.startswith(reason)
+    assert error.value.reason.startswith("wanted an order that swaps rows and columns of pixels")

@@ -44,8 +44,7 @@ def test_pixels_between_pixels(kind: str, flag: str, rng: np.random.Generator) -
         layer = w.Resize(kind=kind, size=result, **given)
         shape = 1, *source, 7
         content = w.write_sequential([layer], input_shape=shape, input_scale=0.1)
-        x = rng.integers(-128, 128, (20, *shape)).astype(np.int8)
-        compare(content, x, sizes="micro")
+        compare(content, rng.integers(-128, 128, (20, *shape)).astype(np.int8), sizes="micro")
 
 
 @pytest.mark.parametrize("axis", [1, 2])

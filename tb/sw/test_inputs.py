@@ -72,8 +72,7 @@ def test_several_inputs_and_outputs(folder: Path, model: str, given: str) -> Non
     left, right = np.load("left.npy"), np.load("right.npy")
     outputs = np.load("all.npz")
     assert list(outputs) == ["sum", "model/a/Relu;model/b/top"]
-    total = left.astype(int) + right
-    assert np.array_equal(outputs["sum"], np.clip(total, -128, 127))
+    assert np.array_equal(outputs["sum"], np.clip(left.astype(int) + right, -128, 127))
     assert np.array_equal(np.load("s.npy"), outputs["sum"])
     for name in ("t", "u"):
         assert np.array_equal(np.load(f"{name}.npy"), np.maximum(right, 0))

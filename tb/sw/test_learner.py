@@ -256,8 +256,7 @@ def test_deep_networks_learn_from_random_weights(blocks: Callable[[Layers], None
     graph, images, labels = deep(blocks, 1)
     trainer = Learner(graph, batch=16, seed=1, exponent=-7)
     train(trainer, images[:300], labels[:300], 100)
-    accuracy = trainer.accuracy(images[300:], labels[300:])
-    assert accuracy > 0.85
+    assert trainer.accuracy(images[300:], labels[300:]) > 0.85
 
 
 def test_channels_of_first_weights_have_mean_0_and_deviation_1() -> None:

@@ -253,8 +253,7 @@ def program_of(batch: int) -> tuple[Graph, Program]:
 
 def test_file_of_a_program_of_several_parts() -> None:
     _, program = program_of(2)
-    read = Program.from_bytes(program.to_bytes())
-    assert read == program
+    assert Program.from_bytes(program.to_bytes()) == program
     with pytest.raises(ValueError, match="wanted one part of one section, got ([23]) of \\1"):
         assert program.main
     numbers = sorted(n for part in program.parts for n in {*part.mains[0].layers} - {-1})
@@ -290,8 +289,7 @@ def test_any_number_of_inputs_in_any_batch(batch: int, rng: np.random.Generator)
 
 
 def test_host_alone(rng: np.random.Generator) -> None:
-    made = graph(w.Softmax())
-    program = compile_graph(made, preset("nano"))
+    program = compile_graph(graph(w.Softmax()), preset("nano"))
     assert program.parts == ()
     x = rng.integers(-128, 128, (4, 6, 8, 3)).astype(np.int8)
     with open_session(program) as opened:

@@ -176,8 +176,7 @@ def test_predecessor_left_half_a_request():
 def test_a_processor_gets_its_program(rng):
     line, program = system(), rng.bytes(1001)
     processor = {"reset": START, "held": 2, "program": 4096}
-    link = HostLink(line, {**line.bridge.description, "processor": processor}, name="line")
-    link.boot(program)
+    HostLink(line, {**line.bridge.description, "processor": processor}, name="line").boot(program)
     assert bytes(line.bridge.memory[4096:][: len(program)]) == program
     assert line.bridge.starts == [14, 1, 2, 0]
 

@@ -108,8 +108,7 @@ def test_litert_runs_the_rest() -> None:
 
 
 def test_other_batch() -> None:
-    content = model_path("mnist_mlp").read_bytes()
-    ours, reference = interpreters(content, Delegate())
+    ours, reference = interpreters(model_path("mnist_mlp").read_bytes(), Delegate())
     end = reference.get_input_details()[0]
     for batch in (3, 1):
         inputs = [np.random.default_rng(batch).integers(-128, 128, (2, batch, 784)).astype(np.int8)]

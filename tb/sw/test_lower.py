@@ -49,8 +49,7 @@ def test_activation_and_pooling_become_part_of_a_convolution() -> None:
     "pool", [w.Pool(window=(3, 3)), w.Pool(padding="SAME"), w.Pool(kind="AVERAGE_POOL_2D")]
 )
 def test_pooling_that_overlaps_or_reaches_out_or_adds_stands_alone(pool: w.Pool) -> None:
-    network = lowered([convolution(4, 2), pool])
-    assert kinds(network) == ["CONV_2D", pool.kind]
+    assert kinds(lowered([convolution(4, 2), pool])) == ["CONV_2D", pool.kind]
 
 
 def test_change_of_scale_stands_alone() -> None:

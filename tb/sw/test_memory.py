@@ -59,8 +59,7 @@ def test_samples_share_a_tile_that_takes_longer_to_load_than_a_pass(bus_bytes, l
     layers: list[w.Layer] = [w.Convolution(**kernel(rng, 8, 1, 1, 8)) for _ in range(3)]
     content = w.write_sequential(layers, input_shape=(1, 3, 4, 8), input_scale=0.1)
     x = rng.integers(-128, 128, (2, 1, 3, 4, 8)).astype(np.int8)
-    sizes = f"micro,weight_tiles=2,bus_bytes={bus_bytes}"
-    program = compare(content, x, sizes=sizes, batch=2)
+    program = compare(content, x, sizes=f"micro,weight_tiles=2,bus_bytes={bus_bytes}", batch=2)
     found = [i for section in program.per_batch for i in section.instructions]
     assert sum(i.tiles for i in found if i.opcode is Opcode.LOAD_WEIGHTS) == loads
 
@@ -78,8 +77,7 @@ def test_neighbours_in_the_unified_buffer(widths, rng) -> None:
     ]
     content = w.write_sequential(layers, input_shape=(1, first), input_scale=0.1)
     for _ in range(3):
-        x = rng.integers(-128, 128, (1, first)).astype(np.int8)
-        assert_exact(content, x, "micro")
+        assert_exact(content, rng.integers(-128, 128, (1, first)).astype(np.int8), "micro")
 
 
 @pytest.mark.parametrize("batch", [2, 5])

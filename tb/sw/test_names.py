@@ -45,8 +45,7 @@ NAMES = [
 def test_names_are_printable_and_unique(inputs, outputs, ins, outs, tmp_path: Path) -> None:
     content = named(inputs, outputs)
     (tmp_path / "net.tflite").write_bytes(content)
-    program = celosia.compile(tmp_path / "net.tflite")
-    program.save(tmp_path / "net.celosia")
+    celosia.compile(tmp_path / "net.tflite").save(tmp_path / "net.celosia")
     arrays = [X + np.int8(n) for n in range(len(ins))]
     wanted = [each[0] for each in prerequisites.litert_runs(content, *(a[None] for a in arrays))]
     with celosia.InferenceSession(tmp_path / "net.celosia") as session:

@@ -49,8 +49,7 @@ def test_quantised_model() -> None:
 
 
 def node(kind: str, *arrays: Any, **attributes: Any) -> Any:
-    names = [f"x{index}" for index in range(len(arrays))]
-    one = helper.make_node(kind, names, ["y"], **attributes)
+    one = helper.make_node(kind, [f"x{index}" for index in range(len(arrays))], ["y"], **attributes)
     (result,) = Backend.run_node(one, [np.asarray(array) for array in arrays])
     return result
 

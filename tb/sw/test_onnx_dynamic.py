@@ -120,8 +120,7 @@ def test_scales_of_channels(kind: str, points: bool, several: bool, tmp_path: Pa
     factor = net.add("Mul", scale, net.constant(scales.reshape(along)))
     path = tmp_path / "net.onnx"
     path.write_bytes(net.content(net.add("Mul", sums, factor)))
-    content = open_model(path).content
-    graph = onnx.load_from_string(content).graph
+    graph = onnx.load_from_string(open_model(path).content).graph
     assert [node.op_type for node in graph.node] == [kind.removesuffix("Integer")]
     (weights,) = map(onnx.numpy_helper.to_array, graph.initializer)
     axes = (-1, 1, 1, 1) if is_image else (-1,)

@@ -95,8 +95,7 @@ def half(dtype: int) -> Any:
     branches = []
     for name in ("Relu", "Neg"):
         ends = [helper.make_tensor_value_info(name, dtype, None)]
-        nodes = [helper.make_node(name, [y], [name])]
-        branches.append(helper.make_graph(nodes, name, [], ends))
+        branches.append(helper.make_graph([helper.make_node(name, [y], [name])], name, [], ends))
     yes = net.constant(np.array(True), bool)
     y = net.add("If", yes, then_branch=branches[0], else_branch=branches[1])
     return net.proto(net.add("Cast", y, to=onnx.TensorProto.FLOAT))

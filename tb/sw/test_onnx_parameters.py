@@ -190,8 +190,7 @@ def test_scales_of_taps_are_not_those_of_columns(transposed):
     content = _gemm(square=transposed, transB=transposed)
     x = np.random.default_rng(3).normal(size=(_COUNT, 6)).astype(np.float32) * 2
     (got,), _ = results(content, {"x": x})
-    session = reference(content, fused=False)
-    expected = [session.run(None, {"x": one[None]})[0] for one in x]
+    expected = [reference(content, fused=False).run(None, {"x": one[None]})[0] for one in x]
     np.testing.assert_array_equal(got.reshape(_COUNT, 6), np.concatenate(expected))
 
 

@@ -45,8 +45,7 @@ def graph(kind: str, scale: float, *, offset: bool = False, axis: int = 0) -> by
     if axis:
         return net.content(net.quantized(chosen, scale))
     rows = net.quantized(chosen, scale)
-    product = net.add("MatMul", rows, net.weights(WIDTH, 12))
-    return net.content(net.quantized(product, 0.1))
+    return net.content(net.quantized(net.add("MatMul", rows, net.weights(WIDTH, 12)), 0.1))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,6 @@ def test_a_table_of_several_scales_is_refused() -> None:
 
 
 def test_an_index_past_the_table_is_refused() -> None:
-    program = compile_graph(load(graph("int8", 0.02)), preset("nano"))
-    with open_session(program) as session:
+    with open_session(compile_graph(load(graph("int8", 0.02)), preset("nano"))) as session:
         with pytest.raises(ValueError, match=f"indices from 0 to {ROWS - 1}, got {ROWS}"):
             session.run([np.full((1, COUNT), ROWS)])

@@ -326,8 +326,7 @@ def test_operands_left_out(layer: w.Layer, inputs: tuple[int, ...], message: str
 @pytest.mark.parametrize("inputs", [(0, 1), (0, 1, -1)])
 @pytest.mark.parametrize("layer", [convolution(bias=None), CONV, APART])
 def test_bias_left_out(layer: w.Layer, inputs: tuple[int, ...]) -> None:
-    read = load(w.serialize(w.rewired(graph(layer), inputs=inputs)))
-    assert read.operations[0].inputs == inputs
+    assert load(w.serialize(w.rewired(graph(layer), inputs=inputs))).operations[0].inputs == inputs
 
 
 def test_axes_may_be_one_number() -> None:

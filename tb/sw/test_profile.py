@@ -84,8 +84,7 @@ def test_every_cycle_has_one_reason(sizes: str, batch: int) -> None:
 @pytest.mark.parametrize(("sizes", "batch"), CORES)
 def test_work_of_a_unit_does_not_overlap(sizes: str, batch: int) -> None:
     found = made(sizes, batch)
-    program = found.program
-    assert len(found.events) == sum(section.count for section in program.per_batch)
+    assert len(found.events) == sum(section.count for section in found.program.per_batch)
     for units in (("load", "weights"), ("matrix",), ("vector",), ("store",)):
         own = [event for event in found.events if event.lane in units]
         assert own and all(e.taken <= e.begin <= e.end <= found.total.cycles for e in own)
@@ -189,8 +188,7 @@ def test_page(sizes: str, batch: int) -> None:
     assert len(svgs) > len(LANES) and all(a["role"] == "img" and a["aria-label"] for a in svgs)
     assert "prefers-color-scheme: dark" in text
     (held,) = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text)
-    data = json.loads(held)
-    assert [sum(lane[1::3]) for lane in data["lanes"]] == list(found.busy.values())
+    assert [sum(lane[1::3]) for lane in json.loads(held)["lanes"]] == list(found.busy.values())
     assert "<iframe srcdoc=" in found._repr_html_() and "<html" not in found._repr_html_()
 
 

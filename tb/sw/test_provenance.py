@@ -173,8 +173,7 @@ def test_what_all_samples_share_stays(size: int, channels: int, batch: int) -> N
     """Layers that run by sample go on with other samples after a value for the batched ones."""
     taps = (size // 2) ** 2 * channels
     layers: list[Any] = [convolution(channels, 3, depth) for depth in (1, channels)]
-    weights = np.ones((10, taps), np.int8)
-    last = FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
+    last = FullyConnected(weights=np.ones((10, taps), np.int8), weight_scale=0.01, output_scale=0.5)
     layers += [Pool(), Reshape(shape=(1, taps)), last]
     content = write_sequential(layers, input_shape=(1, size, size, 1), input_scale=0.5)
     config = preset("nano,unified_bytes=1024")

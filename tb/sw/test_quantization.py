@@ -60,8 +60,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def figures(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    lines = capsys.readouterr().out.splitlines()
-    return {line[:24].strip(): line[25:] for line in lines}
+    return {line[:24].strip(): line[25:] for line in capsys.readouterr().out.splitlines()}
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,7 @@ def _keras(message: str) -> Any:
     def load_model(*_: Any, **__: Any) -> None:
         raise TypeError(message)
 
-    models = SimpleNamespace(load_model=load_model)
-    return SimpleNamespace(models=models, __version__="3.15.0")
+    return SimpleNamespace(models=SimpleNamespace(load_model=load_model), __version__="3.15.0")
 
 
 def test_files_of_keras_2_are_named(tmp_path: Path, monkeypatch) -> None:

@@ -304,8 +304,7 @@ def test_no_two_layers_have_the_same_name() -> None:
 
 def test_bytes_of_parameters_count_the_table_of_a_layer() -> None:
     def graph(*more: w.Layer) -> Graph:
-        layers = [dense(8, 16), *more]
-        return load(w.write_sequential(layers, input_shape=(1, 16), input_scale=0.5))
+        return load(w.write_sequential([dense(8, 16), *more], input_shape=(1, 16), input_scale=0.5))
 
     plain, tabled = (
         compile_steps(graph(*more), preset("edge"))

@@ -279,8 +279,7 @@ def interrupted(*, running):
 def test_a_core_that_forgets_its_program_is_reported(board, digits):
     program, x, _ = digits
     made = board(program.config, memory_bytes=program.memory_bytes)
-    device = open_board(made, memory_bytes=program.memory_bytes)
-    with Session(program, device) as session:
+    with Session(program, open_board(made, memory_bytes=program.memory_bytes)) as session:
         held = threading.Event()
         made.registers.machine.run = lambda words: held.wait(5)
         values, status = made.registers._values, OFFSETS["status"]

@@ -294,8 +294,7 @@ def test_quantized_takes_pixels_when_requested() -> None:
     assert np.array_equal(quantized(pixels, PORT, pixels=OWN_RANGE), own)
     real = pixels * (np.float32(6) / np.float32(255)) - np.float32(2)
     assert np.array_equal(quantized(pixels, PORT, pixels=(-2, 4)), quantized(real, PORT))
-    gray = replace(PORT, shape=(2, 3, 1))
-    assert quantized(pixels, gray, pixels=OWN_RANGE).shape == (1, 2, 3, 1)
+    assert quantized(pixels, replace(PORT, shape=(2, 3, 1)), pixels=OWN_RANGE).shape == (1, 2, 3, 1)
     bare = replace(PORT, dtype="float32")
     with pytest.raises(InputError, match="wanted a range of pixels") as caught:
         quantized(pixels, bare, pixels=OWN_RANGE)

@@ -111,8 +111,7 @@ def test_a_command_goes_on(tmp_path: Path, monkeypatch, capsys, rng: np.random.G
     monkeypatch.setattr(Runner, "__call__", interrupted)
     capsys.readouterr()
     assert main(f"{run} y.npy".split()) == 130 and not Path("y.npy").exists()
-    shown = capsys.readouterr().err
-    assert shown == "celosia: interrupted: 2 of 5 shards are kept (--resume)\n"
+    assert capsys.readouterr().err == "celosia: interrupted: 2 of 5 shards are kept (--resume)\n"
     monkeypatch.setattr(Runner, "__call__", call)
     assert main(f"{run} y.npy --resume --workers 2".split()) == 0
     assert "resume: 2 of 5 shards are kept\n" in capsys.readouterr().err

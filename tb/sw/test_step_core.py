@@ -158,15 +158,13 @@ def test_values_loaded_again_on_the_rtl(seed, verilator, monkeypatch) -> None:
 
 def test_without_loads_of_values_the_host_runs_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legalise, "with_reloads", lambda network: network)
-    config = preset(f"{SMALL},activation_weights=true")
-    assert compile_steps(deep(0).graph, config).program.host
+    assert compile_steps(deep(0).graph, preset(f"{SMALL},activation_weights=true")).program.host
 
 
 def test_layers_share_the_tiles_of_addends() -> None:
     """A tile for each of 196 blocks of weights would not fit."""
     graph = step((30, 400, 400, 4), 0, 1 << 10).graph
-    config = preset("edge,activation_weights=true")
-    assert not compile_steps(graph, config).program.host
+    assert not compile_steps(graph, preset("edge,activation_weights=true")).program.host
 
 
 CONVOLUTIONS: dict[str, list[dict[str, Any]]] = {
@@ -192,8 +190,7 @@ def test_convolutions_run_on_the_core(name: str, core: str, seed: int) -> None:
     for fields in CONVOLUTIONS[name]:
         layers.conv(**fields)
     layers.dense(4)
-    program = require_equal(step_graph(layers.graph(), BATCH, shift_of), core, seed)
-    assert not program.host
+    assert not require_equal(step_graph(layers.graph(), BATCH, shift_of), core, seed).host
 
 
 def maxima(layers: Layers) -> None:
@@ -274,8 +271,7 @@ def test_steps_on_the_rtl(build: Callable[[Layers], None], seed: int, verilator:
     layers = Layers((4, 6, 2), seed)
     build(layers)
     layers.dense(4)
-    core = "transformer"
-    require_equal(step_graph(layers.graph(), 2, shift_of), core, seed, "rtl")
+    require_equal(step_graph(layers.graph(), 2, shift_of), "transformer", seed, "rtl")
 
 
 def test_the_host_runs_operations_that_the_core_does_not(seed: int) -> None:
@@ -283,8 +279,7 @@ def test_the_host_runs_operations_that_the_core_does_not(seed: int) -> None:
     layers = Layers((7, 6, 2), seed)
     layers.conv(4, depthwise=True)
     layers.dense(4)
-    program = require_equal(step_graph(layers.graph(), BATCH, shift_of), "edge", seed)
-    assert program.host
+    assert require_equal(step_graph(layers.graph(), BATCH, shift_of), "edge", seed).host
 
 
 def test_each_core_has_weights_of_its_own(seed: int) -> None:

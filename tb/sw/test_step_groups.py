@@ -95,16 +95,14 @@ def built(build: Callable[[Layers], None], seed: int, batch: int = BATCH) -> Ste
 @pytest.mark.parametrize("groups", GROUPS)
 def test_more_groups_run_on_the_core(build: Callable[[Layers], None], groups: Groups, seed) -> None:
     step = built(build, seed)
-    parts = in_groups(step.graph, BATCH, *groups)
-    assert not require_equal(step, "edge", seed, parts=parts).host
+    assert not require_equal(step, "edge", seed, parts=in_groups(step.graph, BATCH, *groups)).host
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("build", [depthwise, joined_twice, wide])
 def test_groups_on_the_rtl(build: Callable[[Layers], None], seed: int, verilator: None) -> None:
     step = built(build, seed, 4)
-    parts = in_groups(step.graph, 4, 2, 2, 2)
-    require_equal(step, "transformer", seed, "rtl", parts=parts)
+    require_equal(step, "transformer", seed, "rtl", parts=in_groups(step.graph, 4, 2, 2, 2))
 
 
 def test_a_step_of_lenet_with_32_images_runs_on_the_core_alone() -> None:
@@ -129,8 +127,7 @@ def test_as_few_groups_as_fit() -> None:
 def test_the_host_runs_what_no_group_makes_smaller() -> None:
     """A depthwise layer has two channels of results for each of its inputs."""
     step = step_graph(network("depthwise", 0), BATCH, shift_of)
-    config = preset("edge,activation_weights=true")
-    program, _ = compile_step(step.graph, BATCH, config)
+    program, _ = compile_step(step.graph, BATCH, preset("edge,activation_weights=true"))
     assert program.host
 
 
@@ -147,8 +144,7 @@ def test_groups_are_those_of_steps_with_other_shifts(seed: int) -> None:
         groups = core.groups
         assert groups == (3, 1, 1) and not core.program.host
         values = contents(step, np.random.default_rng(seed))
-        tensors = step.graph.tensors
-        inputs = {tensors[n].name: values[n].astype(np.int8) for n in step.graph.inputs}
+        inputs = {step.graph.tensors[n].name: values[n].astype(np.int8) for n in step.graph.inputs}
         np.testing.assert_array_equal(host.one(inputs), core.one(inputs))
         for one, other in zip(host.weights, core.weights, strict=True):
             np.testing.assert_array_equal(one, other)

@@ -78,8 +78,7 @@ def test_only_the_latest_producer_posts() -> None:
 
 
 def test_what_is_known_is_not_reported_again() -> None:
-    steps = [load_step(0, 8), fill_step(0, 4), store_step(0, 8)]
-    made = synchronise(steps, NANO)
+    made = synchronise([load_step(0, 8), fill_step(0, 4), store_step(0, 8)], NANO)
     # The store waits for the fill, which has waited for the load.
     assert made[2].wait == 1 << SEMAPHORE[Unit.VECTOR, Unit.STORE]
     assert made[0].post == 1 << SEMAPHORE[Unit.LOAD, Unit.VECTOR]

@@ -55,8 +55,7 @@ def test_synth(capsys, monkeypatch, tmp_path):
     assert "core 9 3 2 9".split() in lines and "total 9 3 2 9".split() in lines
     assert "9 2 core.a (a.py:1) -> core.a (a.py:1), core".split() in lines
     assert lines[-1] == "209.0 MHz 2 1".split()
-    command = "synth --preset nano --seeds 2 --directory d --part iCE40UP5K"
-    assert main(command.split()) == 0
+    assert main("synth --preset nano --seeds 2 --directory d --part iCE40UP5K".split()) == 0
     wanted = {"config": "nano", "seeds": [1, 2], "directory": Path("d")}
     assert requested == {**wanted, "part": "iCE40UP5K"}
     assert "99.0 / 100.1 / 101.2 MHz" in capsys.readouterr().out

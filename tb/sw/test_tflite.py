@@ -160,8 +160,7 @@ def test_tensors_without_elements() -> None:
     chain = w.Chain((1, 4), 0.5)
     empty = chain.tensor_of("empty", (0,), "int8")
     chain.operator("RELU", inputs=[chain.number, empty])
-    graph = load(w.serialize(chain.graph()))
-    assert graph.operations[0].inputs == (chain.number - 2, -1)
+    assert load(w.serialize(chain.graph())).operations[0].inputs == (chain.number - 2, -1)
 
 
 def test_recorded_shape_without_elements() -> None:
@@ -173,8 +172,7 @@ def test_recorded_shape_without_elements() -> None:
 
 
 def test_weights_with_a_zero_point(model: bytes) -> None:
-    details = tensor_of(model, "weights_0").Quantization()
-    changed = with_element(model, details, 3, "<q", 0, 2)
+    changed = with_element(model, tensor_of(model, "weights_0").Quantization(), 3, "<q", 0, 2)
     wanted = r"operator 0 FULLY_CONNECTED \('output_0'\): wanted weights with zero point 0, got 2"
     with pytest.raises(ModelError, match=wanted):
         load(changed)
@@ -189,8 +187,7 @@ def test_int8_beside_uint8(model: bytes, name: str) -> None:
 
 
 def test_scale_of_zero(model: bytes) -> None:
-    details = tensor_of(model, "output_0").Quantization()
-    changed = with_element(model, details, 2, "<f", 0, 0)
+    changed = with_element(model, tensor_of(model, "output_0").Quantization(), 2, "<f", 0, 0)
     with pytest.raises(ModelError, match="'output_0': wanted scales greater than 0"):
         load(changed)
 
@@ -218,8 +215,7 @@ def test_options_left_out(model: bytes) -> None:
 
 @pytest.mark.parametrize("number", [2, 77])
 def test_unknown_padding(number: int) -> None:
-    layer = w.Pool(padding="VALID")
-    model = w.write_sequential([layer], input_shape=(1, 4, 4, 1), input_scale=1.0)
+    model = w.write_sequential([w.Pool(padding="VALID")], input_shape=(1, 4, 4, 1), input_scale=1.0)
     raw = root(model).Subgraphs(0).Operators(0).BuiltinOptions()
     options = tflite.Pool2DOptions()
     options.Init(raw.Bytes, raw.Pos)

@@ -60,8 +60,7 @@ def test_it_learns(option: list[str], digits, capsys) -> None:
     assert len(figures["curve"]) == 4 * 20
     assert figures["curve"][-1][0] == 4
     assert figures["cycles_per_step"] is None
-    printed = capsys.readouterr().out
-    assert f"{figures['test_accuracy']:.2%} of 200 test images" in printed
+    assert f"{figures['test_accuracy']:.2%} of 200 test images" in capsys.readouterr().out
     assert imread(CURVE).shape == (495, 880, 4)
 
 
@@ -177,8 +176,7 @@ def test_it_stops_early(digits, monkeypatch, capsys) -> None:
     """It prints the share of each epoch: the mean of the points that belong to it."""
     found = iter([0.5, 0.7, 0.6, 0.7, 0.9])
     monkeypatch.setattr(GraphTrainer, "accuracy", lambda *_: next(found))
-    command = [*COMMAND, "--epochs", "9", "--patience", "2", "--stats", "s.json"]
-    assert main(command) == 0
+    assert main([*COMMAND, "--epochs", "9", "--patience", "2", "--stats", "s.json"]) == 0
     figures = json.loads(Path("s.json").read_text())
     assert figures["validations"][-1] == [4, 0.7]
     printed = [float(part) for part in re.findall(r" right (.*?)%", capsys.readouterr().out)]

@@ -24,8 +24,7 @@ def test_a_float_file_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     prerequisites.package("ai_edge_quantizer")
     source = Path(__file__).parents[1] / "e2e" / "fixtures" / "cnn.float.tflite"
     monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    np.save("x.npy", rng.random((40, 28, 28, 1), np.float32))
+    np.save("x.npy", np.random.default_rng(0).random((40, 28, 28, 1), np.float32))
     np.save("y.npy", np.arange(40) % 10)
     command = ["train", str(source), *COMMAND[2:], "--epochs", "1", "--train-last", "1"]
     assert main([*command, "-o", "a.tflite"]) == 0
