@@ -95,8 +95,7 @@ class Report:
         record: dict[str, Any] = {
             "part": self.design.part.title,
             "tools": {
-                name: tools.choose(name).title
-                for name in ("yosys", self.design.part.family.router)
+                name: tools.choose(name).title for name in ("yosys", self.design.part.family.router)
             },
             "asked_mhz": self.design.megahertz,
             "blocks": self.blocks,

@@ -83,7 +83,11 @@ def test_any_number_of_inputs(program: Program, x: np.ndarray) -> None:
     with Session(program, open_device("machine", program.config, program.memory_bytes)) as session:
         (whole,) = session.run([x])
         parts = [session.run([x[n : n + 1]])[0] for n in range(len(x))]
+        assert session.together > len(x)
+        session.together = program.batch
+        (cut,) = session.run([x])
     assert whole.shape == (11, 4) and np.array_equal(whole, np.concatenate(parts))
+    assert np.array_equal(cut, whole)
 
 
 def test_last_batch_is_filled_with_zero_points(program: Program, x: np.ndarray) -> None:
