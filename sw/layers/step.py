@@ -285,13 +285,11 @@ class Step:
         """Return the sums of a product of two matrices, which may be transposed."""
         blocks = (second,) if isinstance(second, int) else second
         rows, total = self.shape(first)[1 + turned[0]], sum(self.shape(n)[2] for n in blocks)
-        columns = self.shape(blocks[0])[1] if turned[1] else total
+        shape = 1, rows, self.shape(blocks[0])[1] if turned[1] else total
         exponent = self.exponents[first] + self.exponents[blocks[0]]
         attributes = {"adj_x": turned[0], "adj_y": turned[1], "column": 0, "columns": total}
         operands = (first, *blocks)
-        return Sums(
-            role, "ShiftedProduct", operands, (1, rows, columns), exponent, attributes, **fields
-        )
+        return Sums(role, "ShiftedProduct", operands, shape, exponent, attributes, **fields)
 
     # Weights.
 
@@ -330,9 +328,8 @@ class Step:
                 parts[kind].append(self.tensor(label, data.shape, data if self.compute else None))
                 self.states.append(State(parts[kind][-1], parts[kind][-1], data))
                 self.exponents[parts[kind][-1]] = exponent
-        self.trained.append(
-            Weights(name, tuple(parts["high"]), tuple(parts["low"]), (1, *first.shape))
-        )
+        high, low = map(tuple, parts.values())
+        self.trained.append(Weights(name, high, low, (1, *first.shape)))
         return self.trained[-1]
 
     def update(self, weights: Weights, sums: Sums) -> None:

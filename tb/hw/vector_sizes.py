@@ -38,9 +38,9 @@ def sizes(name: str, **changes: Any) -> dict[str, Any]:
 
 def vector_sizes(name: str, **changes: Any) -> VectorSizes:
     """Return the sizes of a shape."""
-    given = sizes(name, **changes)
-    del given["bus_bytes"]
-    return VectorSizes(**given)
+    fields = sizes(name, **changes)
+    del fields["bus_bytes"]
+    return VectorSizes(**fields)
 
 
 def factor(values: np.ndarray) -> np.ndarray:

@@ -50,8 +50,8 @@ def test_a_beat_may_be_wider_than_a_block_of_the_program():
     load = Instruction(Opcode.LOAD, length=256, external_pitch=256)
     loads = [load.but(unified=256 * n) for n in range(9)]
     configs = [preset(f"tpu_v1,bus_bytes={n},burst_beats=16") for n in (16, 64, 256)]
-    found = [total(*loads, config=config) for config in configs]
-    assert found[0] > found[1] > found[2] > COSTS.memory
+    cycles = [total(*loads, config=config) for config in configs]
+    assert cycles[0] > cycles[1] > cycles[2] > COSTS.memory
 
 
 def test_bursts_end_where_addresses_are_multiples_of_full_ones():

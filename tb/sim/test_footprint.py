@@ -86,8 +86,8 @@ def test_addresses_out_of_range() -> None:
     last = MICRO.unified_bytes - 4
     i = Instruction(Opcode.FILL, channels=4, destination_base=last)
     assert touches(i, MICRO)[0].pattern.last == MICRO.unified_bytes - 1
-    wanted = f"up to unified buffer byte {MICRO.unified_bytes - 1}, got"
-    with pytest.raises(OutOfRange, match=wanted):
+    message = f"up to unified buffer byte {MICRO.unified_bytes - 1}, got"
+    with pytest.raises(OutOfRange, match=message):
         touches(i.but(destination_base=last + 1), MICRO)
     depth = MICRO.accumulator_depth
     sums = Instruction(Opcode.MATMUL, x_count=2, accumulator=depth - 2)

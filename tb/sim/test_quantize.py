@@ -81,8 +81,8 @@ def test_the_roundings_differ_where_the_first_rounding_makes_a_half():
 
 def test_finish_keeps_the_sum_exact():
     h = np.array([INT32[0], -1, 0, 1, INT32[1]])
-    wanted = np.array([-128, 126, 127, 127, 127], np.int8)
-    np.testing.assert_array_equal(quantize.finish(h, 127, -128, 127), wanted)
+    expected = np.array([-128, 126, 127, 127, 127], np.int8)
+    np.testing.assert_array_equal(quantize.finish(h, 127, -128, 127), expected)
     np.testing.assert_array_equal(quantize.finish(h, -3, -2, 5), np.array([-2, -2, -2, -2, 5]))
 
 

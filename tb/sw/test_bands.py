@@ -32,13 +32,13 @@ Pair = tuple[int, int]
 
 
 def product(rng, grid: Pair, kernel: Pair, channels: int, each=1, **pace: Any) -> MatrixLayer:
-    about = {"kind": "DEPTHWISE_CONV_2D", "grid": grid, "depth_multiplier": each}
-    made = alone(channels * each, kernel, **about, **pace)
+    fields = {"kind": "DEPTHWISE_CONV_2D", "grid": grid, "depth_multiplier": each}
+    layer = alone(channels * each, kernel, **fields, **pace)
     numbers = np.arange(channels * each, dtype=np.int64)
     scaled = {"bias": numbers, "multiplier": numbers + 1000, "left": numbers % 7}
-    scaling = replace(made.scaling, **scaled, right=numbers % 5)
-    weights = rng.integers(-128, 128, made.weights.shape).astype(np.int8)
-    return replace(made, weights=weights, scaling=scaling)
+    scaling = replace(layer.scaling, **scaled, right=numbers % 5)
+    weights = rng.integers(-128, 128, layer.weights.shape).astype(np.int8)
+    return replace(layer, weights=weights, scaling=scaling)
 
 
 def pair(rng: np.random.Generator, most: int) -> Pair:

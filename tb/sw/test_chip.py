@@ -179,8 +179,8 @@ def test_functions(tmp_path: Path) -> None:
 
 
 def test_missing_tool(tmp_path: Path) -> None:
-    wanted = r"nosuch: wanted it on PATH, found none \(apt-get install x"
-    with pytest.raises(ToolError, match=wanted):
+    message = r"nosuch: wanted it on PATH, found none \(apt-get install x"
+    with pytest.raises(ToolError, match=message):
         run("nosuch", "x", [], tmp_path)
 
 
@@ -241,5 +241,5 @@ def test_energy_of_a_network(tmp_path, rng, capsys, monkeypatch, figure) -> None
     for name, row in energies.items():
         assert (row["memories"] > 0) == (blocks[name]["memory bits"] > 0), name
     assert "memory" in capsys.readouterr().out
-    whole = sum(sum(row.values()) for row in energies.values())
-    figure(f"{inference['cycles']:,} cycles, {whole:.0f} nJ")
+    total = sum(sum(row.values()) for row in energies.values())
+    figure(f"{inference['cycles']:,} cycles, {total:.0f} nJ")

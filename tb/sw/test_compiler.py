@@ -66,8 +66,8 @@ def test_random_networks_match_the_reference(name: str, rng: np.random.Generator
         model = random_model(rng, widths)
         x = rng.integers(-128, 128, (count, widths[0])).astype(np.int8)
         program = compile_graph(load(model), CONFIGS[name], batch)
-        wanted = prerequisites.litert_outputs(model, x)[0]
-        assert np.array_equal(run(program, x), wanted), (widths, batch, count)
+        expected = prerequisites.litert_outputs(model, x)[0]
+        assert np.array_equal(run(program, x), expected), (widths, batch, count)
 
 
 def test_shipped_model_matches_the_reference(mnist_model, mnist) -> None:

@@ -256,8 +256,8 @@ def test_sums_of_columns_are_made_for_one_row_and_copied() -> None:
     assert counts == [*halves, (64, 0, 1)]
     vectors = [i for i in instructions if i.opcode is Opcode.VECTOR]
     copies = [i for i in vectors if i.destination == Space.ACCUMULATORS.value]
-    wanted = [(511, 0, 64), (510, 64, 64), (1023, 512, 64), (1022, 576, 64), (511, 0, 64)]
-    assert [(i.source_base, i.destination_base, i.x_count) for i in copies] == wanted
+    expected = [(511, 0, 64), (510, 64, 64), (1023, 512, 64), (1022, 576, 64), (511, 0, 64)]
+    assert [(i.source_base, i.destination_base, i.x_count) for i in copies] == expected
 
 
 def test_bound_counts_the_passes_of_the_product_alone() -> None:

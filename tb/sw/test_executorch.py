@@ -101,8 +101,8 @@ def quantized(network: Any, shape: tuple[int, ...], *, whole: bool) -> Any:
             for node in model.graph.nodes:
                 if node.target in (torch.ops.aten.matmul.default, torch.ops.aten.softmax.int):
                     inputs = dict.fromkeys(node.all_input_nodes, chosen.input_activation)
-                    found = annotation(inputs, chosen.output_activation, _annotated=True)
-                    node.meta["quantization_annotation"] = found
+                    quantization = annotation(inputs, chosen.output_activation, _annotated=True)
+                    node.meta["quantization_annotation"] = quantization
             return super().annotate(model)
 
     torch.manual_seed(1)

@@ -72,8 +72,8 @@ def test_a_machine_without_enough_memory(monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(step, HostOperator)
     monkeypatch.setattr(host, "OPERATORS", {step.kind: SimpleNamespace(compute=compute)})
     values = {step.sources[0].tensor: np.zeros((1, 4), np.int8)}
-    wanted = r"^operator 0 SOFTMAX \(.*\): no memory for its results"
-    with pytest.raises(OperandError, match=wanted):
+    message = r"^operator 0 SOFTMAX \(.*\): no memory for its results"
+    with pytest.raises(OperandError, match=message):
         host.run(step, values)
 
 

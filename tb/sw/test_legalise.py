@@ -213,8 +213,8 @@ def test_floating_point_is_for_the_host() -> None:
 def test_what_neither_can_run_is_refused_by_name() -> None:
     whole = graph(convolution(4, 3), convolution(2, 4))
     operations = (whole.operations[0], replace(whole.operations[1], kind="HASHTABLE_LOOKUP"))
-    wanted = r"operator 1 HASHTABLE_LOOKUP \('output_1'\): .*not supported"
-    with pytest.raises(CompileError, match=wanted):
+    message = r"operator 1 HASHTABLE_LOOKUP \('output_1'\): .*not supported"
+    with pytest.raises(CompileError, match=message):
         plan_of(replace(whole, operations=operations))
 
 

@@ -221,7 +221,7 @@ def test_pairs_one_after_another_round_twice(between: str) -> None:
     y = net.quantized("x", 0.05)
     y = net.add(between, y) if between else y
     content = net.content(net.quantized(y, 0.07, -4))
-    wanted = [reference(content, fused=False).run(None, {"x": row[None]})[0] for row in x]
+    expected = [reference(content, fused=False).run(None, {"x": row[None]})[0] for row in x]
     with open_session(compile_graph(load(content), preset("edge"))) as driver:
         (got,) = driver.run([x])
-    np.testing.assert_array_equal(got, np.concatenate(wanted))
+    np.testing.assert_array_equal(got, np.concatenate(expected))

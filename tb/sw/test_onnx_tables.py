@@ -81,8 +81,8 @@ def test_a_table_of_several_scales_is_refused() -> None:
     net = Tables(ids=(1, COUNT))
     chosen = net.add("Gather", net.weights(ROWS, WIDTH, scale=[0.01] * ROWS, axis=0), "ids")
     content = net.content(net.quantized(chosen))
-    wanted = "wanted a table of int8 or uint8 of one scale, got int8 of 20"
-    with pytest.raises(ModelError, match=wanted):
+    message = "wanted a table of int8 or uint8 of one scale, got int8 of 20"
+    with pytest.raises(ModelError, match=message):
         load(content)
 
 

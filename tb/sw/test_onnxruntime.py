@@ -57,8 +57,8 @@ def require_equal(kind, ends, one, two):
     compute = kernels.added if kind == "Add" else kernels.multiplied
     meanings = ends.meaning(0), ends.meaning(1), ends.meaning(2)
     left, right = (ends.shifted(a[0] if isinstance(a, tuple) else a) for a in (one, two))
-    found = compute(left, right, meanings, unsigned=ends.unsigned)
-    np.testing.assert_array_equal(found, ends.shifted(run(f"QLinear{kind}", inputs, ends.dtype)))
+    result = compute(left, right, meanings, unsigned=ends.unsigned)
+    np.testing.assert_array_equal(result, ends.shifted(run(f"QLinear{kind}", inputs, ends.dtype)))
 
 
 @pytest.mark.parametrize("dtype", TYPES)

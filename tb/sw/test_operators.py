@@ -195,12 +195,12 @@ def test_weights_within_channels_are_quantized_along_their_last_axis() -> None:
     ],
 )
 def test_second_input_of_an_addition(changes: dict[str, Any], message: str) -> None:
-    given = graph(ADD)
-    second = replace(given.tensors[0], name="second")
-    given = replace(given, tensors=(*given.tensors, second), inputs=(0, 2))
-    given = w.rewired(given, inputs=(0, 2))
-    assert load(w.serialize(given)).operations[0].inputs == (0, 2)
-    assert_refused(w.retensored(given, "second", **changes), message)
+    network = graph(ADD)
+    second = replace(network.tensors[0], name="second")
+    network = replace(network, tensors=(*network.tensors, second), inputs=(0, 2))
+    network = w.rewired(network, inputs=(0, 2))
+    assert load(w.serialize(network)).operations[0].inputs == (0, 2)
+    assert_refused(w.retensored(network, "second", **changes), message)
 
 
 def test_computed_operands() -> None:

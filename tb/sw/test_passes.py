@@ -338,9 +338,9 @@ def outputs(graph: w.Graph, monkeypatch: pytest.MonkeyPatch, *, plain: bool) -> 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_what_is_left(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, wanted = GRAPHS[name]
-    found = simplified(load(w.serialize(graph)))
-    assert " ".join(operation.kind for operation in found.operations) == wanted
-    places = [operation.place for operation in found.operations]
+    result = simplified(load(w.serialize(graph)))
+    assert " ".join(operation.kind for operation in result.operations) == wanted
+    places = [operation.place for operation in result.operations]
     assert len(set(places)) == len(places)
     before, after = (outputs(graph, monkeypatch, plain=plain) for plain in (True, False))
     for one, other in zip(before, after, strict=True):
@@ -355,8 +355,8 @@ def test_a_result_that_others_read_stays() -> None:
     transposed = chain.number
     chain.operator("RESHAPE", (1, 60), [w.Constant([1, 60])])
     w.FullyConnected(weights=weights(7, 60), weight_scale=0.01, output_scale=0.3).add(chain)
-    found = simplified(load(w.serialize(chain.graph(transposed, chain.number))))
-    kinds = [operation.kind for operation in found.operations]
+    result = simplified(load(w.serialize(chain.graph(transposed, chain.number))))
+    kinds = [operation.kind for operation in result.operations]
     assert kinds == ["TRANSPOSE", "RESHAPE", "FULLY_CONNECTED"]
 
 
@@ -369,8 +369,8 @@ def test_functions_of_int16_stay() -> None:
 def test_a_float_that_others_read_stays() -> None:
     graph = floats("NEG")
     negated = graph.operations[1].outputs
-    found = simplified(load(w.serialize(replace(graph, outputs=(*graph.outputs, *negated)))))
-    kinds = [operation.kind for operation in found.operations]
+    result = simplified(load(w.serialize(replace(graph, outputs=(*graph.outputs, *negated)))))
+    kinds = [operation.kind for operation in result.operations]
     assert kinds == ["DEQUANTIZE", "NEG", "LookupTable"]
 
 

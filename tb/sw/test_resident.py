@@ -160,8 +160,8 @@ def test_constants_of_all_parts_must_fit(rng, monkeypatch) -> None:
 
 def test_constants_in_one_place_are_refused(rng, monkeypatch) -> None:
     monkeypatch.setattr(passes, "all_resident", lambda tilings, config: list(tilings))
-    wanted = "constants of .*: wanted a weight tile for each constant"
-    with pytest.raises(CompileError, match=wanted):
+    message = "constants of .*: wanted a weight tile for each constant"
+    with pytest.raises(CompileError, match=message):
         compile_graph(graph(rng), TOGETHER)
 
 

@@ -231,8 +231,8 @@ def test_device_is_closed(program: Program) -> None:
 
 @pytest.mark.parametrize("name", ["gpu", "litex", "litex:", "serial:/dev/x", 3, None])
 def test_unknown_device(name: Any) -> None:
-    wanted = f"device: wanted one of machine, rtl, litex:SYSTEM, got {name!r}"
-    with pytest.raises(DeviceError, match=wanted):
+    message = f"device: wanted one of machine, rtl, litex:SYSTEM, got {name!r}"
+    with pytest.raises(DeviceError, match=message):
         open_device(name, preset("nano"), 1024)
 
 

@@ -18,8 +18,8 @@ def meaning(scale: float, zero_point: int) -> Quantization:
 
 def scaled(sums, scaling):
     """Return the steps of a requantiser but for the last."""
-    about = scaling.multiplier, scaling.left, scaling.right, scaling.rounding
-    return requantize(sums, scaling.bias, *about)
+    fields = scaling.multiplier, scaling.left, scaling.right, scaling.rounding
+    return requantize(sums, scaling.bias, *fields)
 
 
 def of_core(sums, found, channel, zero_point):

@@ -78,10 +78,10 @@ def test_only_the_latest_producer_posts() -> None:
 
 
 def test_what_is_known_is_not_reported_again() -> None:
-    made = synchronise([load_step(0, 8), fill_step(0, 4), store_step(0, 8)], NANO)
+    steps = synchronise([load_step(0, 8), fill_step(0, 4), store_step(0, 8)], NANO)
     # The store waits for the fill, which has waited for the load.
-    assert made[2].wait == 1 << SEMAPHORE[Unit.VECTOR, Unit.STORE]
-    assert made[0].post == 1 << SEMAPHORE[Unit.LOAD, Unit.VECTOR]
+    assert steps[2].wait == 1 << SEMAPHORE[Unit.VECTOR, Unit.STORE]
+    assert steps[0].post == 1 << SEMAPHORE[Unit.LOAD, Unit.VECTOR]
 
 
 def test_second_reader_of_a_unit_does_not_wait() -> None:

@@ -208,8 +208,8 @@ def test_options_left_out(model: bytes) -> None:
     model = w.write_sequential([w.Pool()], input_shape=(1, 4, 4, 1), input_scale=1.0)
     operator = root(model).Subgraphs(0).Operators(0)
     changed = with_field(model, operator, 3, "B", tflite.BuiltinOptions.NONE)
-    wanted = "operator 0 MAX_POOL_2D .* wanted Pool2DOptions, got none"
-    with pytest.raises(ModelError, match=wanted):
+    message = "operator 0 MAX_POOL_2D .* wanted Pool2DOptions, got none"
+    with pytest.raises(ModelError, match=message):
         load(changed)
 
 

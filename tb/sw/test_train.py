@@ -154,11 +154,11 @@ def test_a_network_with_convolutions(digits: object) -> None:
     command = ["train", "mnist_cnn_3x3", "--limit", "100", "--epochs"]
     main([*command, "2"])
     paths = [Path(f"mnist_cnn_3x3_trained.{end}") for end in ("tflite", "checkpoint.npz")]
-    wanted = [path.read_bytes() for path in paths]
+    expected = [path.read_bytes() for path in paths]
     main([*command, "1"])
-    assert paths[0].read_bytes() != wanted[0]
+    assert paths[0].read_bytes() != expected[0]
     assert main([*command, "2", "--resume"]) == 0
-    assert [path.read_bytes() for path in paths] == wanted
+    assert [path.read_bytes() for path in paths] == expected
 
 
 @pytest.mark.thorough

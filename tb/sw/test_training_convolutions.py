@@ -168,8 +168,8 @@ def test_refusals(name: str, wanted: str) -> None:
 
 
 def test_dropout_without_a_hidden_product() -> None:
-    wanted = "dropout: wanted a hidden matrix product, got conv 3x3x64"
-    with pytest.raises(InputError, match=wanted):
+    message = "dropout: wanted a hidden matrix product, got conv 3x3x64"
+    with pytest.raises(InputError, match=message):
         NETWORKS["fashion_cnn"].with_dropout()
 
 

@@ -313,8 +313,8 @@ def alive(process: int) -> bool:
 
 def test_distributed_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dask.distributed", None)
-    wanted = r"distributed: wanted it for --scheduler, found none \("
-    with pytest.raises(WorkersError, match=wanted):
+    message = r"distributed: wanted it for --scheduler, found none \("
+    with pytest.raises(WorkersError, match=message):
         list(spread(late, range(2), Workers(scheduler="tcp://127.0.0.1:9")))
 
 
