@@ -67,15 +67,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
     if not config.getoption("--long"):
+        for item in _repeated_refutations(items):
+            item.keywords["built"] = True
         slow = [item for item in items if item.get_closest_marker("slow")]
-        slow += _repeated_refutations(items)
         config.hook.pytest_deselected(items=slow)
         left_out = set(slow)
         items[:] = [item for item in items if item not in left_out]
 
 
 def _repeated_refutations(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests of broken blocks in tb/formal but for the first one of each block."""
+    """Return the tests of broken blocks in tb/formal but for the first one of each block.
+
+    Without ``--long`` these build the block alone: see tb/formal/conftest.py.
+    """
     refutations = [item for item in items if _folder(item) == "formal" and "_broken[" in item.name]
     blocks = [(item.path, item.name.partition("[")[0]) for item in refutations]
     return [

@@ -156,7 +156,7 @@ def test_fifo_broken(right, wrong, claim):
     (") & ~moved)", "))", "fifo: full"),
     ("w_port.en.eq(self.w_rdy)", "w_port.en.eq(1)", "unchanged"),
     ("with m.If(pushed):", "with m.If(self.w_en):", "fifo: count"),
-    ("(~self.r_rdy | self.r_en)", "self.r_en", "fifo: filled"),
+    ("& (~self.r_rdy | self.r_en)", "& self.r_en", "fifo: filled"),
     ("r_port.en.eq(moved)", "r_port.en.eq(1)", "unchanged"),
 )
 def test_eager_fifo_broken(right, wrong, claim):
