@@ -10,7 +10,7 @@ from celosia.hw.arch.isa import Opcode, Unit
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import Activity
 from celosia.hw.sequencer.dispatch import EXECUTORS
-from celosia.hw.sequencer.issue import Issue, IssueActivity
+from celosia.hw.sequencer.issue import InFlight, Issue, IssueActivity
 
 #: A word of each instruction below, besides GO: FILL with another ``value``.
 WORDS = 2
@@ -171,6 +171,25 @@ async def test_activity_names_each_semaphore():
     for semaphore in range(SEMAPHORES):
         got = await settle(ctx, dut, lacking=1 << semaphore)
         assert got == Activity.SEMAPHORE.value + semaphore
+
+
+@pytest.mark.parametrize("ends", range(1 << 4))
+async def test_an_overflow_names_the_instruction_of_three_cycles_before(ends):
+    """Whichever have ended since: bits of ``ends`` in successive cycles."""
+    dut = InFlight()
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.pushed, 1)
+    for index in range(11, 16):
+        ctx.set(dut.push_index, index)
+        await ctx.tick()
+    ctx.set(dut.pushed, 0)
+    ctx.set(dut.overflow, 1)
+    oldest = []
+    for cycle in range(8):
+        ctx.set(dut.done, ends >> cycle & 1)
+        oldest.append(ctx.get(dut.oldest))
+        await ctx.tick()
+        assert cycle < 3 or ctx.get(dut.index) == 11 + oldest[cycle - 3]
 
 
 async def test_a_unit_that_is_done_at_once_gets_its_post():
