@@ -13,7 +13,7 @@ from celosia.hw.dma.gather import Gatherer
 from celosia.hw.dma.sizes import StoreSizes
 from celosia.hw.dma.splitter import BurstSplitter
 from celosia.hw.lib.component import Out
-from celosia.hw.lib.fanout import data_registers
+from celosia.hw.lib.fanout import COPY, data_registers
 from celosia.hw.lib.queue import EagerFIFO
 
 #: Burst that waits for its response; ``bad`` has none: it was ``outside`` the bounds, or the row is
@@ -100,9 +100,10 @@ class StoreUnit(streams.Unit):
         wiring.connect(m, gatherer.beats, writer.beats)
         wiring.connect(m, gatherer.request, wiring.flipped(self.reads.request))
         wiring.connect(m, writer.bus, wiring.flipped(self.bus))
-        stop = Signal()
+        # One copy for the splitter and the queue, one for the wide blocks.
+        stop, halts = Signal(), Signal(attrs=COPY)
         m.d.comb += [
-            *(block.abort.eq(stop) for block in (gatherer, writer)),
+            *(block.abort.eq(halts) for block in (gatherer, writer)),
             gatherer.valid.eq(self.reads.valid),
             gatherer.data.eq(self.reads.data),
         ]
@@ -133,7 +134,7 @@ class StoreUnit(streams.Unit):
         ]
         with m.If(valid & splitter.o.ready & bad):
             m.d.sync += closed.eq(1)
-        self._respond(m, pending, tag, stop)
+        self._respond(m, pending, tag, [stop, halts])
 
         requesting = ~splitter.idle | ~gatherer.idle
         m.d.comb += self.idle.eq(~requesting & writer.idle & (pending.r_level == 0) & ~self.done)
@@ -147,9 +148,9 @@ class StoreUnit(streams.Unit):
         m.d.comb += self.activity.eq(activity)
         return m
 
-    def _respond(self, m: Module, pending: EagerFIFO, tag: Signal, stop: Signal) -> None:
+    def _respond(self, m: Module, pending: EagerFIFO, tag: Signal, stops: list[Signal]) -> None:
         """Take bursts from ``pending`` with their responses, and report."""
-        writer = self._writer
+        writer, stop = self._writer, stops[0]
         oldest = data.View(_PENDING, pending.r_data)
         bad = pending.r_rdy & oldest.bad
         causes = bad | self.reads.fault | writer.refused | self.reads.wrong
@@ -162,7 +163,7 @@ class StoreUnit(streams.Unit):
             self.fault_valid.eq(fails),
             fault.code.eq(Mux(on_bus, isa.Error.BUS.value, isa.Error.RANGE.value)),
             fault.tag.eq(tag),
-            stop.eq(stop | self.abort | fails),
+            *(copy.eq(stop | self.abort | fails) for copy in stops),
         ]
         with m.If(self.reads.wrong):
             m.d.sync += [fault.code.eq(isa.Error.MEMORY), fault.tag.eq(self._gatherer.tag)]

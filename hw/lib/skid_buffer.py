@@ -54,6 +54,9 @@ class SkidBuffer(Component):
     block : int, optional
         Bits of the payload that share one copy of the state; all of them if left out. Limits the
         fan-out of the state in a wide payload.
+    direct : int
+        So many first bits of the output are registers, for logic that comes after it: ``ready``
+        reaches their enables.
 
     Members
     -------
@@ -69,9 +72,10 @@ class SkidBuffer(Component):
 
     LATENCY = 1
 
-    def __init__(self, shape: ShapeLike, *, block: int | None = None) -> None:
+    def __init__(self, shape: ShapeLike, *, block: int | None = None, direct: int = 0) -> None:
         self.shape = shape
         self.block = block
+        self.direct = direct
         self.i = In(stream.Signature(shape))
         self.o = Out(stream.Signature(shape))
         self.idle = Out(1)
@@ -87,12 +91,20 @@ class SkidBuffer(Component):
         m.d.comb += [self.i.ready.eq(~full), self.idle.eq(~self.o.valid)]
         taken, offered = Value.cast(self.i.payload), Value.cast(self.o.payload)
         slots = Value.cast(even), Value.cast(odd)
+        direct = self.direct
+        if direct:
+            # The oldest of two entries, and the other one: `even` and `odd` here, not in turn.
+            with m.If(~self.o.valid | self.o.ready):
+                m.d.sync += slots[0][:direct].eq(Mux(full, slots[1], taken)[:direct])
+            with m.If(~full):
+                m.d.sync += slots[1][:direct].eq(taken[:direct])
+            m.d.comb += offered[:direct].eq(slots[0][:direct])
         block = self.block or max(len(taken), 1)
-        for first in range(0, max(len(taken), 1), block):
+        for first in range(direct, max(len(taken), 1), block):
             bits = slice(first, first + block)
             valid, held, turn = (
                 (self.o.valid, full, front)
-                if first == 0
+                if first == direct
                 else (
                     Signal(name=f"{name}_{first}", attrs=COPY)
                     for name in ("valid", "full", "front")
@@ -114,11 +126,11 @@ class SkidBuffer(Component):
 
 
 def link(
-    shape: ShapeLike, *, skid: bool, block: int | None = None
+    shape: ShapeLike, *, skid: bool, block: int | None = None, direct: int = 0
 ) -> PipelineRegister | SkidBuffer:
     """Return a ``SkidBuffer`` if ``skid``, else a ``PipelineRegister``, which is half as large.
 
     Both pass one payload a cycle and delay it by one. Through a ``PipelineRegister``, ``ready`` is
     a combinational path.
     """
-    return SkidBuffer(shape, block=block) if skid else PipelineRegister(shape)
+    return SkidBuffer(shape, block=block, direct=direct) if skid else PipelineRegister(shape)

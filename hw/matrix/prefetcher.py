@@ -50,8 +50,9 @@ class TilePrefetcher(Component):
 
     Timing
     ------
-    ``loaded`` follows ``start`` by one cycle. A tile starts in the cycle of ``switched`` at the
-    earliest, and at least rows / weight_rows cycles after the tile before.
+    ``loaded`` follows ``start`` by one cycle. A tile starts in the cycle after ``switched`` at the
+    earliest, and at least rows / weight_rows cycles after the tile before; if tiles start in each
+    cycle, in that of ``switched``.
     """
 
     def __init__(self, *, sizes: MatrixSizes) -> None:
@@ -83,6 +84,9 @@ class TilePrefetcher(Component):
         inside = Signal()
         # Cycles until the weight buffer is free again: `WeightBuffer.ready`, counted here.
         pause = Signal(range(sizes.rows // sizes.weight_rows))
+        # `switched` comes late in a cycle. It may wait for the register, except if a tile starts in
+        # every cycle.
+        free = ~self.loaded | (self.switched if sizes.rows == sizes.weight_rows else 0)
         # A tile may start; the arriving instruction has tiles; an error.
         may, starts, outside = self.enable, 1, more & ~inside
         if sizes.activation_weights:
@@ -97,7 +101,7 @@ class TilePrefetcher(Component):
             inside.eq((tile < sizes.weight_tiles) & ~excess),
             self.outside.eq(outside),
             self.tile.eq(tile),
-            self.start.eq(may & more & inside & (pause == 0) & (~self.loaded | self.switched)),
+            self.start.eq(may & more & inside & (pause == 0) & free),
         ]
         with m.If(pause != 0):
             m.d.sync += pause.eq(pause - 1)

@@ -56,8 +56,9 @@ class PassReads(Component):
         self.addressed = (*_FIELDS, "move", "block") if sizes.blocks else _FIELDS
         request = streams.unified_read(rows=sizes.rows, unified_bytes=sizes.unified_bytes)
         fields = {name: getattr(self.addresses, name).shape() for name in self.addressed}
-        # What the control needs at once comes first: it shares a copy of the register's state.
+        # What the control needs at once comes first.
         self.read = data.StructLayout({**fields, "tag": streams.TAG_BITS, "request": request})
+        self.direct = self.read.size - request.size
         self.prepare = In(1)
         self.ready = Out(1)
         self.begin = In(1)
@@ -77,7 +78,7 @@ class PassReads(Component):
             lanes=sizes.rows, count_bits=sizes.taps_bits, row_bits=len(skip[0])
         )
         skid = sizes.skid and not sizes.serial_skips
-        m.submodules.register = register = link(self.read, skid=skid, block=FAR)
+        m.submodules.register = register = link(self.read, skid=skid, block=FAR, direct=self.direct)
         wiring.connect(m, register.o, wiring.flipped(self.o))
         prepared = Signal()
         known = Signal()

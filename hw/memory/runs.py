@@ -63,13 +63,14 @@ class LongRuns(Component):
         first_shorter = Signal(self.count_bits, reset_less=True)
         second = Signal(self.count_bits, reset_less=True)
 
-        def next_ahead(ahead: Value, run_shorter: Value) -> Value:
-            return (ahead + Mux(ahead <= lanes, run_shorter, -lanes))[: self.count_bits]
+        def next_ahead(ahead: Value, ends: Value, run_shorter: Value) -> Value:
+            return (ahead + Mux(ends, run_shorter, -lanes))[: self.count_bits]
 
         def below(ahead: Value) -> Value:
             return Cat(i < ahead for i in range(lanes))
 
-        # Comparisons for a restart are registered before it.
+        # Comparisons for a restart are registered before it. So are those of `ahead`: `near` and
+        # `inside` follow it in the cycle in which it changes.
         first_ends = Signal(reset_less=True)
         first_within = Signal(lanes, reset_less=True)
         new = Signal()
@@ -78,30 +79,38 @@ class LongRuns(Component):
             m.d.sync += first_shorter.eq(self.run - lanes)
         with m.If(new):
             m.d.sync += [
-                second.eq(next_ahead(first_shorter, first_shorter)),
+                second.eq(next_ahead(first_shorter, first_shorter <= lanes, first_shorter)),
                 first_ends.eq(first_shorter <= lanes),
                 first_within.eq(below(first_shorter)),
             ]
 
         ahead = Signal(self.count_bits, reset_less=True)
+        near = Signal(reset_less=True)
+        inside = Signal(lanes, reset_less=True)
         ends = Signal(reset_less=True)
         within = Signal(lanes, reset_less=True)
+        following = Signal(self.count_bits)
         m.d.comb += [
             self.enters_first.eq(~first_within),
-            self.enters_next.eq(~below(ahead) | Mux(ends, within, 0)),
+            self.enters_next.eq(~inside | Mux(ends, within, 0)),
+            following.eq(next_ahead(ahead, near, shorter)),
         ]
         with m.If(self.restart):
             m.d.sync += [
                 shorter.eq(first_shorter),
                 ahead.eq(second),
+                near.eq(second <= lanes),
+                inside.eq(below(second)),
                 ends.eq(first_ends),
                 within.eq(first_within),
             ]
         with m.Elif(self.advance):
             m.d.sync += [
-                ahead.eq(next_ahead(ahead, shorter)),
-                ends.eq(ahead <= lanes),
-                within.eq(below(ahead)),
+                ahead.eq(following),
+                near.eq(following <= lanes),
+                inside.eq(below(following)),
+                ends.eq(near),
+                within.eq(inside),
             ]
         return m
 

@@ -1,7 +1,7 @@
 """Check of the words of a program, before their units get them."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
-from amaranth.lib import data, stream
+from amaranth.lib import data, stream, wiring
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
@@ -225,7 +225,7 @@ class Check(Component):
 
     Timing
     ------
-    ``o`` follows ``i`` by two cycles. One word a cycle.
+    ``o`` follows ``i`` by three cycles. One word a cycle.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -240,31 +240,37 @@ class Check(Component):
         m = Module()
         m.submodules.codes = codes = Codes(config=self.config)
         m.submodules.conflicts = conflicts = Conflicts(config=self.config)
-        # With a skid buffer, a queue that is full reaches no register before this one.
-        shape = data.StructLayout({"word": WORD, "entry": code_entry(self.config)})
-        m.submodules.first = first = link(shape, skid=self.config.skid, block=FAR)
+        # With skid buffers, neither the memory of the fetch nor a queue that is full reaches a
+        # register of the table or of the comparisons.
+        m.submodules.first = first = link(WORD, skid=self.config.skid)
+        m.submodules.last = last = link(CHECKED, skid=self.config.skid, block=FAR)
+        wiring.connect(m, wiring.flipped(self.i), first.i)
+        wiring.connect(m, last.o, wiring.flipped(self.o))
         valid = Signal()
-        held = Signal(WORD)
-        entry = Signal(code_entry(self.config))
+        held = Signal(WORD, reset_less=True)
+        entry = Signal(code_entry(self.config), reset_less=True)
         moves = Signal()
         m.d.comb += [
-            codes.code.eq(self.i.payload.bits[:CODE_BITS]),
-            moves.eq(~self.o.valid | self.o.ready),
-            first.i.valid.eq(self.i.valid),
-            first.i.payload.word.eq(self.i.payload),
-            first.i.payload.entry.eq(codes.entry),
-            self.i.ready.eq(first.i.ready),
+            codes.code.eq(first.o.payload.bits[:CODE_BITS]),
+            moves.eq(~valid | last.i.ready),
             first.o.ready.eq(moves),
-            valid.eq(first.o.valid),
-            held.eq(first.o.payload.word),
-            entry.eq(first.o.payload.entry),
-            self.empty.eq(~valid & ~self.o.valid),
+            last.i.valid.eq(valid),
+            self.empty.eq(~valid & ~first.o.valid & ~last.o.valid),
         ]
         # The words of an instruction lie side by side, its registers in the order of their codes.
-        # `pending`: its GO has not come; unit and code of its last word.
+        # `rises`: this word has a greater code than the one before. `pending`: the GO has not come;
+        # unit of the word before.
         code, value = held.bits[:CODE_BITS], held.bits[CODE_BITS:]
+        rises = Signal(reset_less=True)
+        with m.If(moves):
+            m.d.sync += valid.eq(first.o.valid)
+            with m.If(first.o.valid):
+                m.d.sync += [
+                    held.eq(first.o.payload),
+                    entry.eq(codes.entry),
+                    rises.eq(codes.code > code),
+                ]
         pending = Signal()
-        last = Signal(CODE_BITS, reset_less=True)
         owners = Signal(len(isa.Unit), reset_less=True)
         wrong = Signal()
         m.d.comb += [
@@ -274,26 +280,24 @@ class Check(Component):
                 (entry.high < value)
                 | (entry.positive & (value == 0))
                 | (value[: len(Value.cast(entry.step))] & entry.step).any()
-                | (pending & ((owners != entry.units) | (~entry.go & (code <= last))))
+                | (pending & ((owners != entry.units) | (~entry.go & ~rises)))
                 | (entry.go & conflicts.wrong)
             ),
         ]
-        with m.If(moves):
+        checked = last.i.payload
+        m.d.comb += [
+            checked.bits.eq(held.bits),
+            checked.index.eq(self.index),
+            checked.error.eq(self._verdict(held, entry, wrong)),
+            checked.units.eq(entry.units),
+            checked.go.eq(entry.go),
+        ]
+        with m.If(valid & last.i.ready):
             m.d.sync += [
-                self.o.valid.eq(valid),
-                self.o.payload.bits.eq(held.bits),
-                self.o.payload.index.eq(self.index),
-                self.o.payload.error.eq(self._verdict(held, entry, wrong)),
-                self.o.payload.units.eq(entry.units),
-                self.o.payload.go.eq(entry.go),
+                pending.eq(~entry.go),
+                owners.eq(entry.units),
+                self.index.eq(self.index + entry.go),
             ]
-            with m.If(valid):
-                m.d.sync += [
-                    pending.eq(~entry.go),
-                    last.eq(code),
-                    owners.eq(entry.units),
-                    self.index.eq(self.index + entry.go),
-                ]
         return m
 
     @staticmethod

@@ -9,6 +9,7 @@ from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.registers import Activity
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import COPY
+from celosia.hw.sequencer.activity import UnitActivity
 from celosia.hw.sequencer.check import CHECKED
 from celosia.hw.sequencer.command import QUEUED
 
@@ -45,8 +46,8 @@ class Dispatch(Component):
     halted : Out(1)
         HALT took effect, one cycle, ``SETTLE`` cycles after its post.
     activity : Out(Activity)
-        BUSY: a word leaves; MEMORY: there is no word; SEMAPHORE + n: NOP, FENCE or HALT waits for
-        semaphore n; DRAIN: a queue is full, or FENCE or HALT waits for the units.
+        One cycle late. BUSY: a word leaves; MEMORY: there is no word; SEMAPHORE + n: NOP, FENCE or
+        HALT waits for semaphore n; DRAIN: a queue is full, or FENCE or HALT waits for the units.
 
     Timing
     ------
@@ -116,14 +117,16 @@ class Dispatch(Component):
             m.d.comb += self.post.eq(value[SEMAPHORES:])
             m.d.sync += settling.eq(1)
 
-        missing = Signal(SEMAPHORES)
-        m.d.comb += [missing.eq(self.want & self.lacking), self.activity.eq(Activity.MEMORY)]
+        m.submodules.classes = classes = UnitActivity()
+        m.d.comb += [
+            classes.held.eq(self.requesting),
+            classes.want.eq(self.want),
+            classes.lacking.eq(self.lacking),
+            classes.unit_activity.eq(Activity.MEMORY),
+            self.activity.eq(classes.activity),
+        ]
         with m.If(self.i.valid & self.i.ready):
-            m.d.comb += self.activity.eq(Activity.BUSY)
-        with m.Elif(self.requesting & missing.any()):
-            for semaphore in reversed(range(SEMAPHORES)):
-                with m.If(missing[semaphore]):
-                    m.d.comb += self.activity.eq(Activity.SEMAPHORE.value + semaphore)
+            m.d.comb += classes.unit_activity.eq(Activity.BUSY)
         with m.Elif(self.i.valid):
-            m.d.comb += self.activity.eq(Activity.DRAIN)
+            m.d.comb += classes.unit_activity.eq(Activity.DRAIN)
         return m

@@ -43,7 +43,8 @@ class Fetch(Component):
     exhausted : Out(1)
         All words of the program have left.
     idle : Out(1)
-        Every requested beat has arrived, and nothing is requested.
+        In the cycle before, every requested beat had arrived, and nothing more was to be requested:
+        all of the program was, or ``stop`` had been set for a cycle.
 
     Timing
     ------
@@ -95,7 +96,8 @@ class Fetch(Component):
 
         # A burst is requested when the queue has space for all its beats. Bursts that are `left` to
         # request, and a register for whether there are any, beats of free `space`, and a register
-        # for whether a burst `fits`, bursts whose last beat is `missing`.
+        # for whether a burst `fits`, bursts whose last beat is `missing`. The request is a
+        # register, too, so that one comes every second cycle at most.
         block_words = PROGRAM_BYTES // WORD_BYTES
         bursts = self.beats_each // size
         left = Signal(range(((1 << LENGTH_BITS) // block_words + 1) * bursts))
@@ -105,18 +107,22 @@ class Fetch(Component):
         missing = Signal(range(depth // size + 1))
         address = Signal(ADDRESS_BITS, reset_less=True)
         m.d.comb += [
-            self.request.valid.eq(any_left & fits & ~stopped),
             self.request.payload.address.eq(address),
             self.request.payload.beats.eq(size - 1),
             requested.eq(self.request.valid & self.request.ready),
             arrived.eq(self.beats.valid & self.beats.payload.last),
-            self.idle.eq((missing == 0) & ~self.request.valid),
         ]
 
         def reaches(beats: int) -> Value:
             return (space >= beats) | (read & (space == beats - 1))
 
         m.d.sync += [
+            self.request.valid.eq(
+                Mux(self.request.valid, ~requested, any_left & fits) & ~self.stop
+            ),
+            self.idle.eq(
+                (missing == 0) & ~self.request.valid & (stopped | ~any_left) & ~self.begin
+            ),
             space.eq(space - Mux(requested, size, 0) + read),
             fits.eq(Mux(requested, reaches(2 * size), reaches(size))),
             missing.eq(missing + requested - arrived),

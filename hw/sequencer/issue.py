@@ -14,6 +14,7 @@ from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.lib.queue import RegisteredFIFO
+from celosia.hw.sequencer.activity import UnitActivity
 from celosia.hw.sequencer.command import QUEUED, Command
 
 
@@ -91,60 +92,6 @@ class InFlight(Component):
         return m
 
 
-class IssueActivity(Component):
-    """Class of each cycle of a unit, with what its next instruction waits for.
-
-    Members
-    -------
-    unit_activity, lacking, waiting : In(Activity), In(SEMAPHORES), In(1)
-        As in ``Issue``.
-    held, want : In(1), In(SEMAPHORES)
-        The next instruction has not got its semaphores, and these semaphores.
-    activity : Out(Activity)
-        As in ``Issue``.
-
-    Timing
-    ------
-    ``activity`` is one cycle late.
-    """
-
-    def __init__(self) -> None:
-        self.unit_activity = In(Activity)
-        self.held = In(1)
-        self.want = In(SEMAPHORES)
-        self.lacking = In(SEMAPHORES)
-        self.waiting = In(1)
-        self.activity = Out(Activity)
-        super().__init__()
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        # All inputs pass a register, the semaphores as the number of the first that is lacking.
-        unit = Signal(Activity)
-        lacks = Signal()
-        first = Signal(Activity)
-        waiting = Signal()
-        missing = Signal(SEMAPHORES)
-        m.d.comb += missing.eq(self.want & self.lacking)
-        m.d.sync += [
-            unit.eq(self.unit_activity),
-            lacks.eq(self.held & missing.any()),
-            waiting.eq(self.waiting),
-        ]
-        for low in reversed(range(0, SEMAPHORES, 4)):
-            with m.If(missing[low : low + 4].any()):
-                for semaphore in reversed(range(low, low + 4)):
-                    with m.If(missing[semaphore]):
-                        m.d.sync += first.eq(Activity.SEMAPHORE.value + semaphore)
-        m.d.comb += self.activity.eq(unit)
-        idle = unit == Activity.IDLE
-        with m.If((idle | (unit == Activity.DRAIN)) & lacks):
-            m.d.comb += self.activity.eq(first)
-        with m.Elif(idle):
-            m.d.comb += self.activity.eq(Mux(waiting, Activity.DRAIN, Activity.EMPTY))
-        return m
-
-
 class Issue(Component):
     """Queue of a unit: offers each instruction once it has its semaphores, and posts after it.
 
@@ -170,9 +117,7 @@ class Issue(Component):
     unit_activity : In(Activity)
         Class of the cycle, from the unit.
     activity : Out(Activity)
-        The same, one cycle later. IDLE becomes SEMAPHORE + n while the next instruction lacks
-        semaphore n, DRAIN while an instruction is not done, else EMPTY. DRAIN becomes SEMAPHORE + n
-        likewise.
+        The same, one cycle later, with what the unit waits for, see ``UnitActivity``.
     requesting, want, granted, lacking : Out(1), Out(SEMAPHORES), In(1), In(SEMAPHORES)
         See ``Semaphores``; ``requesting`` and ``granted`` are the bits of this unit.
     post : Out(SEMAPHORES)
@@ -188,7 +133,7 @@ class Issue(Component):
 
     Timing
     ------
-    An instruction is offered four cycles after its GO was pushed into an empty queue, if its
+    An instruction is offered five cycles after its GO was pushed into an empty queue, if its
     semaphores have counts. A post follows ``done`` by two cycles.
     """
 
@@ -229,7 +174,7 @@ class Issue(Component):
         m.d.sync += flushed.eq(self.flush)
         m.submodules.command = ResetInserter(flushed)(command)
         m.submodules.in_flight = in_flight = InFlight()
-        m.submodules.classes = classes = IssueActivity()
+        m.submodules.classes = classes = UnitActivity()
         acquired = Signal()
         # The instruction leaves one cycle after it was taken, and waits until one cycle after its
         # grant: `ready` and `granted` come late in a cycle.
@@ -244,15 +189,17 @@ class Issue(Component):
         # Instructions that the unit has taken and not finished, in the next cycle. Two registers
         # tell whether they are the most there may be, and whether there are any.
         under_way = Signal(streams.TAG_BITS)
-        crowded = Signal()
+        leaves = Signal()
         occupied = Signal()
         m.d.sync += [
-            leaving.eq(self.instruction.valid & self.instruction.ready),
+            leaving.eq(leaves),
             admitted.eq(self.granted),
             count.eq(count + pushed - admitted),
             full.eq((full | (pushed & (count == depth - 1))) & ~admitted),
             offered.eq(offered + leaving),
-            crowded.eq(under_way == self.in_flight),
+            self.instruction.valid.eq(
+                (acquired | self.granted) & ~leaving & (under_way != self.in_flight) & ~leaves
+            ),
             occupied.eq(under_way != 0),
             acquired.eq((acquired | self.granted) & ~leaving),
         ]
@@ -268,8 +215,7 @@ class Issue(Component):
             self.want.eq(command.o.payload.fields[self.header].wait),
             self.requesting.eq(command.o.valid & ~acquired),
             under_way.eq(offered + leaving - in_flight.oldest - in_flight.ended),
-            # `acquired` implies that `command.o` is valid.
-            self.instruction.valid.eq(acquired & ~crowded & ~leaving),
+            leaves.eq(self.instruction.valid & self.instruction.ready),
             command.o.ready.eq(leaving),
             self.waiting.eq((count != 0) | acquired | occupied | self.post.any()),
         ]

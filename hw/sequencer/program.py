@@ -35,7 +35,8 @@ class ProgramReader(Component):
     o : Out(stream of CHECKED)
         Words without an error.
     fault : Out(1)
-        The next word has an error, or no word is left. From the cycle after ``begin`` on.
+        The next word has an error, or no word was left in the cycle before. From the cycle after
+        ``begin`` on.
     code, index : Out(isa.Error), Out(INDEX_BITS)
         With ``fault``: the error, and the index of its instruction.
 
@@ -76,11 +77,13 @@ class ProgramReader(Component):
         wiring.connect(m, fetch.beats, wiring.flipped(self.beats))
         wiring.connect(m, fetch.words, check.i)
         word = check.o.payload
+        ran_out = Signal()
         length = Signal(LENGTH_BITS, reset_less=True)
+        # A cycle late, after the last word has left.
+        m.d.sync += ran_out.eq(fetch.exhausted & check.empty & ~self.begin)
         m.d.sync += length.eq(Mux(self.length[LENGTH_BITS:].any(), 0, self.length))
         good = word.error == isa.Error.NONE
         bad = Signal()
-        ran_out = Signal()
         m.d.comb += [
             fetch.begin.eq(self.begin),
             fetch.address.eq(self.address),
@@ -91,7 +94,6 @@ class ProgramReader(Component):
             self.o.payload.eq(word),
             check.o.ready.eq(self.o.ready & good),
             bad.eq(check.o.valid & ~good),
-            ran_out.eq(fetch.exhausted & check.empty),
             self.fault.eq(bad | ran_out),
             self.code.eq(Mux(bad, word.error, isa.Error.PROGRAM)),
             self.index.eq(Mux(ran_out, check.index, word.index)),

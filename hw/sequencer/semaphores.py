@@ -23,7 +23,8 @@ class Semaphores(Component):
     Members
     -------
     requesting : In(units)
-        Each unit waits for the semaphores of its ``want``.
+        Each unit waits for the semaphores of its ``want``, until the cycle of ``granted``. It may
+        be granted from the second cycle on.
     want : In(ArrayLayout(count, units))
         Mask of semaphores, for each unit. It stays until the cycle after ``granted``.
     granted : Out(units)
@@ -40,7 +41,8 @@ class Semaphores(Component):
 
     Timing
     ------
-    ``granted`` is combinational from ``requesting`` and ``want``. A count posted in one cycle can
+    ``granted`` is combinational from ``requesting`` and ``want``, but which masks overlap is known
+    one cycle after they came. A count posted in one cycle can
     be taken in the next. A semaphore that gave a count gives none in the next cycle.
     """
 
@@ -64,14 +66,22 @@ class Semaphores(Component):
         counts = [
             Signal(range(GREATEST + self.units + 2), name=f"count_{s}") for s in range(self.count)
         ]
-        # Posts come late in a cycle: registers show which counts are zero.
+        # Posts come late in a cycle: registers show which counts are zero, and which units lack one
+        # of those.
         zero = Signal(self.count, init=-1)
+        left = Signal(self.count)
+        short = Signal(self.units)
         m.d.comb += self.lacking.eq(zero)
         can = Signal(self.units)
+        # Masks stay from the request to the cycle after the grant, so they are compared before.
+        asked = Signal(self.units)
+        m.d.sync += [asked.eq(self.requesting), zero.eq(~left)]
         for u in range(self.units):
-            taken = Cat(took[v] & (self.want[v] & self.want[u]).any() for v in range(self.units))
-            may = ~(self.want[u] & self.lacking).any() & ~taken.any()
-            m.d.comb += can[u].eq(self.requesting[u] & may)
+            overlaps = Signal(self.units, name=f"overlaps_{u}", reset_less=True)
+            for v in range(self.units):
+                m.d.sync += overlaps[v].eq((self.want[v] & self.want[u]).any())
+            m.d.sync += short[u].eq((self.want[u] & ~left).any())
+            m.d.comb += can[u].eq(asked[u] & ~took[u] & ~short[u] & ~(took & overlaps).any())
         for u in range(self.units):
             m.d.comb += self.granted[u].eq(can[u] & ~can[:u].any())
         m.d.sync += took.eq(self.granted)
@@ -85,8 +95,9 @@ class Semaphores(Component):
             fewer = Cat(self.want[u][s] & took[u] for u in units).any()
             m.d.comb += [change.eq(posts - late[s]), following.eq(count + change)]
             # No takes of two cycles in a row: with `fewer`, nothing is late. Without their carries.
-            left = Mux(fewer, count != 1, ~zero[s]) | Cat(self.post[u][s] for u in units).any()
-            m.d.sync += [late[s].eq(fewer), count.eq(following), zero[s].eq(~left)]
+            more = Cat(self.post[u][s] for u in units).any()
+            m.d.comb += left[s].eq(Mux(fewer, count != 1, ~zero[s]) | more)
+            m.d.sync += [late[s].eq(fewer), count.eq(following)]
         over = Cat(count > GREATEST for count in counts)
         # The posts of the cycle before, which `counts` have now. `InFlight` names the instruction
         # that posted one cycle later.

@@ -9,6 +9,7 @@ from celosia.hw.arch.config import ADDRESS_BITS, SEMAPHORES, Config
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.axi.reader import length_bits, read_beat
 from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.delay import delayed
 from celosia.hw.sequencer.counters import Counters
 from celosia.hw.sequencer.dispatch import EXECUTORS, Dispatch
 from celosia.hw.sequencer.faults import Faults
@@ -45,7 +46,7 @@ class Sequencer(Component):
 
     Timing
     ------
-    One word a cycle. A unit is offered an instruction 8 cycles after the beat with its GO, and one
+    One word a cycle. A unit is offered an instruction 10 cycles after the beat with its GO, and one
     cycle more for each word of the beat before GO, if queue and semaphores let it.
     """
 
@@ -131,16 +132,19 @@ class Sequencer(Component):
         m.submodules[f"issue_{name}"] = issue
         wiring.connect(m, getattr(self.dispatch, f"push_{name}"), issue.push)
         wiring.connect(m, issue.instruction, wiring.flipped(port.instruction))
+        # A unit that has failed is not done, so that HALT waits: a cycle more is early enough.
+        failed = delayed(m, port.fault_valid, 1, name=f"{name}_failed")[-1]
+        fault = delayed(m, port.fault, 1, name=f"{name}_fault", reset_less=True)[-1]
         m.d.comb += [
             issue.flush.eq(self.supervisor.flush),
             port.abort.eq(self.supervisor.abort),
             issue.done.eq(port.done),
-            issue.fault_valid.eq(port.fault_valid),
-            issue.fault.eq(port.fault),
+            issue.fault_valid.eq(failed),
+            issue.fault.eq(fault),
             issue.unit_activity.eq(port.activity),
             issue.overflow.eq(self.semaphores.overflow[number]),
-            faults.of_unit[number].eq(port.fault_valid),
-            faults.units[number].eq(port.fault),
+            faults.of_unit[number].eq(failed),
+            faults.units[number].eq(fault),
             faults.waiting[number].eq(issue.waiting),
             faults.issued[number].eq(issue.index),
         ]
@@ -170,14 +174,13 @@ class Sequencer(Component):
             in_luts=self.config.counters == "luts",
             primitive=self.config.primitive,
         )
-        for unit, issue in self.issues.items():
-            m.d.comb += counters.activities[unit.value].eq(issue.activity)
+        for unit, taker in {isa.Unit.SEQUENCER: dispatch, **self.issues}.items():
+            m.d.comb += counters.activities[unit.value].eq(taker.activity)
         busy = [counters.activities[number] == Activity.BUSY for number in range(UNITS)]
         idle = Cat(port.idle for port in ports).all()
         waiting = Cat(issue.waiting for issue in self.issues.values()).any()
         m.d.sync += [
-            # All classes are one cycle late, as those of ``Issue``.
-            counters.activities[isa.Unit.SEQUENCER.value].eq(dispatch.activity),
+            # All classes are one cycle late.
             counters.enable.eq(supervisor.running),
             supervisor.moved.eq(Cat(*busy, *(port.done for port in ports)).any()),
             # One cycle late, which is safe: a unit that takes an instruction in that cycle has no

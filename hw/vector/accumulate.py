@@ -6,6 +6,7 @@ from amaranth.lib import data
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
+from celosia.hw.lib.fanout import COPY
 from celosia.hw.memory.accumulators import read_layout, write_layout
 from celosia.hw.vector.sums import AGES, Forwarding, SumUpdate, position_layout
 from celosia.hw.vector.task import MARK, VectorSizes
@@ -128,7 +129,11 @@ class AccumulatorWriter(Component):
             update.old.eq(forwarding.old),
             update.again.eq(forwarding.again),
         ]
-        m.d.comb += update.subtracts.eq(steps[5].subtracts)
+        # A copy for each lane: it reaches all bits of an adder.
+        for lane in range(sizes.lanes):
+            subtracts = Signal(name=f"subtracts_{lane}", reset_less=True, attrs=COPY)
+            m.d.sync += subtracts.eq(steps[4].subtracts)
+            m.d.comb += update.subtracts[lane].eq(subtracts)
         if sizes.elementwise_products:
             m.d.comb += update.squared.eq(steps[5].squared)
         used = Signal(sizes.columns)

@@ -189,8 +189,8 @@ class VectorControl(streams.Unit):
         With SOFTMAX: a step that writes nothing is done; it has failed.
     wrong, wrong_slot : In(1)
         With parity: a task has used a word of wrong parity, and its slot.
-    stop : Out(1)
-        From a fault or ``abort`` on: no requests and no writes.
+    stop, stop_writes : Out(1), Out(1)
+        From a fault or ``abort`` on: no requests and no writes; an equal register for the writers.
 
     Timing
     ------
@@ -206,6 +206,7 @@ class VectorControl(streams.Unit):
         self.oldest = Out(1)
         self.oldest_writes = Out(1)
         self.stop = Out(1)
+        self.stop_writes = Out(1)
         self.prepared = In(1)
         self.running = In(1)
         self.issues = In(1)
@@ -289,8 +290,10 @@ class VectorControl(streams.Unit):
                 self.fault.tag.eq(Mux(self.wrong_slot, slots.tags[1], slots.tags[0])),
             ]
         m.d.comb += self.fault_valid.eq(~self.stop & faults)
+        stop_writes = Signal(attrs=COPY)
+        m.d.comb += self.stop_writes.eq(stop_writes)
         with m.If(self.fault_valid | self.abort):
-            m.d.sync += self.stop.eq(1)
+            m.d.sync += [self.stop.eq(1), stop_writes.eq(1)]
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -7,7 +7,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
-from celosia.hw.lib.fanout import data_registers
+from celosia.hw.lib.fanout import COPY, data_registers
 from celosia.hw.vector.multiplier import Multiplier, multiplier_of
 
 
@@ -283,14 +283,21 @@ class Clamp(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         [results] = data_registers(m, self.bytes)
-        # If `low` is above `high`, the result is `high`.
-        low = Signal(signed(8), reset_less=True)
-        high = Signal(signed(8), reset_less=True)
-        m.d.sync += [
-            low.eq(Mux(self.high < self.low, self.high, self.low)),
-            high.eq(self.high),
+        # If `low` is above `high`, the result is `high`. Two lanes share a copy.
+        bounds = [
+            [
+                Signal(signed(8), name=f"{name}_{n}", reset_less=True, attrs=COPY)
+                for name in ("low", "high")
+            ]
+            for n in range((self.lanes + 1) // 2)
         ]
+        for low, high in bounds:
+            m.d.sync += [
+                low.eq(Mux(self.high < self.low, self.high, self.low)),
+                high.eq(self.high),
+            ]
         for i in range(self.lanes):
+            low, high = bounds[i // 2]
             scaled = self.scaled[i]
             # A number of more than nine bits is out of bounds with any zero point.
             fits = scaled[8:31] == scaled[31].replicate(23)

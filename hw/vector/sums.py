@@ -30,9 +30,9 @@ class SumUpdate(Component):
         Results and sums of a group.
     again : In(lanes)
         Lanes that take ``sums`` instead of ``old``: those of the group of the cycle before.
-    subtracts : In(1)
-        ``new`` - ``old`` is computed. ``sums`` become the maximum of both, else their sum, which
-        wraps.
+    subtracts : In(lanes)
+        Equal bits: ``new`` - ``old`` is computed. ``sums`` become the maximum of both, else their
+        sum, which wraps.
     squared : In(1)
         The difference is both factors of the product. Only with ``subtracts``.
     multiplied : In(1)
@@ -63,7 +63,7 @@ class SumUpdate(Component):
         self.new = In(sums)
         self.old = In(sums)
         self.again = In(lanes)
-        self.subtracts = In(1)
+        self.subtracts = In(lanes)
         if products:
             self.squared = In(1)
             self.multiplied = In(1)
@@ -76,17 +76,15 @@ class SumUpdate(Component):
         factor = signed(isa.FACTOR_BITS)
         for lane in range(self.lanes):
             # One adder: for a comparison it subtracts. The bit below the numbers is the carry.
-            new = self.new[lane]
+            new, subtracts = self.new[lane], self.subtracts[lane]
             before = Signal(signed(32), name=f"before_{lane}")
             total = Signal(signed(34), name=f"total_{lane}")
             old = Mux(self.again[lane], sums[lane], self.old[lane])
             m.d.comb += [
-                before.eq(old ^ self.subtracts.replicate(32)),
-                total.eq(Cat(1, new).as_signed() + Cat(self.subtracts, before).as_signed()),
+                before.eq(old ^ subtracts.replicate(32)),
+                total.eq(Cat(1, new).as_signed() + Cat(subtracts, before).as_signed()),
             ]
-            m.d.sync += sums[lane].eq(
-                Mux(self.subtracts, Mux(total[-1], ~before, new), total[1:33])
-            )
+            m.d.sync += sums[lane].eq(Mux(subtracts, Mux(total[-1], ~before, new), total[1:33]))
             if not self.multiplies:
                 continue
             product = Product(factor, factor, primitive=self.primitive)

@@ -113,7 +113,7 @@ class VectorUnit(streams.Unit):
             writers.bytes.eq(datapath.bytes),
             writers.endings.eq(control.endings),
             writers.oldest.eq(control.oldest_writes),
-            writers.stop.eq(control.stop),
+            writers.stop.eq(control.stop_writes),
             writers.write_fault.eq(self.write_fault),
             control.bytes_finished.eq(writers.bytes_finished),
             control.bytes_fault.eq(writers.bytes_fault),

@@ -22,6 +22,8 @@ class Array:
         # Cycles in which a tile loads, or in which its skips are found.
         rows_each = 1 if self.config.serial_skips else self.config.weight_rows
         self.load = self.config.rows // rows_each
+        # From the first vector of a pass to the start of the next tile.
+        self.switch = 0 if self.config.rows == self.config.weight_rows else 1
         # Start of the last tile, first vector of its pass; last vector, also of MOVE_WEIGHTS, and
         # of MATMUL; first start of a tile after MOVE_WEIGHTS.
         self.tile, self.first, self.last, self.added, self.landed = -self.load, 0, 0, 0, 0
@@ -63,12 +65,15 @@ class Array:
         """Start the tiles of a MATMUL; return the cycle of its first vector."""
         timeline, load, costs = self.timeline, self.load, self.costs
         steps, pixels = footprint.steps(i, self.config), footprint.pixels(i)
-        tile = max(taken + 1, self.first, self.tile + load, self.landed, self._found(taken))
+        tile = max(
+            taken + 1, self.first + self.switch, self.tile + load, self.landed, self._found(taken)
+        )
         begin = max(timeline.now, tile, self.added + costs.add - 1 if i.accumulate else 0) + 1
         self.first = begin
         if steps > 1:
-            second, space = max(tile + load, begin), spacing(i, self.config, costs)
-            tile = max(second + (steps - 2) * load, begin + (steps - 2) * space)
+            second = max(tile + load, begin + self.switch)
+            space = spacing(i, self.config, costs)
+            tile = max(second + (steps - 2) * load, begin + self.switch + (steps - 2) * space)
             self.first = max(begin + (steps - 1) * space, second + (steps - 2) * load + 1)
         self.tile = tile
         timeline.free[Unit.MATRIX] = max(timeline.now, tile + 1)

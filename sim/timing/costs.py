@@ -26,15 +26,15 @@ class Costs(NamedTuple):
     #: Beats that external memory moves per cycle, reads and writes together, above 0 up to 2.
     bandwidth: float = 1.0
     #: From a beat of the program on the bus until its first word is checked.
-    fetch: int = 5
+    fetch: int = 6
     #: Words, not cycles, between a word that leaves the prefetcher and the one that is checked.
-    passing: int = 2
-    #: From NOP, FENCE or HALT to the request of its semaphores.
-    hold: int = 1
+    passing: int = 3
+    #: From NOP, FENCE or HALT to the first grant of its semaphores.
+    hold: int = 2
     #: From the post of NOP, FENCE or HALT until it has left the sequencer.
     settle: int = 3
-    #: From the dispatcher through an empty queue.
-    queue: int = 3
+    #: From the dispatcher through an empty queue to the first grant.
+    queue: int = 4
     #: From the last effect of an instruction to the semaphores.
     post: int = 3
     #: From the last effect of an instruction to the end of a fence.

@@ -112,13 +112,13 @@ class Timeline:
 
     def _fetch(self) -> Process:
         """Request blocks of the program, some ahead of those that are passed on."""
-        yield 1
+        yield 2
         ahead = self.config.program_blocks
         for block in range(-(-sum(self.words) // (self.beats * self.beat_words))):
             while block >= len(self.passed) + ahead:
                 yield "passed"
             if block >= ahead:
-                yield self.passed[block - ahead] + 1
+                yield self.passed[block - ahead] + 2
             yield from self._request(Unit.SEQUENCER, self.beats, 0, self.bus, self.fetched.append)
 
     def _dispatch(self) -> Process:
@@ -196,7 +196,7 @@ class Timeline:
             while not queue:
                 yield "queued"
             index, queued = queue.popleft()
-            yield max(free + self.words[index] + 1, queued + self.costs.queue)
+            yield max(free + self.words[index] + 2, queued + self.costs.queue)
             while (granted := self._grant(self.code[index])) is None:
                 yield "posted"
             left.append(granted)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Array, Cat, Mux, Signal, Value, ValueLike
 from prove import Spec
 
 
@@ -52,15 +52,20 @@ def in_order(
 class Pair:
     """Content of a ``SkidBuffer`` inside a part.
 
-    ``path``: as in ``Spec.see``; ``width``: bits of its payload; ``valid``: it offers something;
-    ``entries``, ``level``: what is inside, the oldest first, and how many of these.
+    ``path``: as in ``Spec.see``; ``width``, ``direct``: bits of its payload, those that are
+    registers; ``valid``: it offers something; ``entries``, ``level``: what is inside, the oldest
+    first, and how many of these.
     """
 
-    def __init__(self, spec: Spec, path: str, *, width: int, valid: Value) -> None:
+    def __init__(self, spec: Spec, path: str, *, width: int, valid: Value, direct: int = 0) -> None:
         even, odd = (spec.see(f"{path}.{name}", width) for name in ("even", "odd"))
         self.full: Any = spec.see(f"{path}.full", 1)
         self.turn: Any = spec.see(f"{path}.front", 1)
-        self.entries = [Mux(self.turn, odd, even), Mux(self.turn, even, odd)]
+        in_turn = Mux(self.turn, odd, even), Mux(self.turn, even, odd)
+        self.entries = [
+            Cat(held[:direct], turned[direct:])
+            for held, turned in zip((even, odd), in_turn, strict=True)
+        ]
         self.level = valid + self.full
         spec.claim(f"{path}: two are one and another", ~self.full | valid)
 

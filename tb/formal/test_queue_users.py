@@ -11,7 +11,7 @@ from queues import Pair, Registered, Single, in_order
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.arch.commands import CODE_BITS, REGISTERS, VALUE_BITS, register_limits
+from celosia.hw.arch.commands import CODE_BITS, REGISTERS, VALUE_BITS, WORD_BYTES, register_limits
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.presets import preset
 from celosia.hw.lib.skid_buffer import FAR
@@ -26,20 +26,33 @@ NANO = preset("nano")
 MOVES = preset("nano,links=skid,activation_weights=true")
 
 
-def _first(spec, dut, config):
-    """Return what the first register of a check holds, and that it offers something."""
-    width = len(Value.cast(dut.i.payload)) + check.code_entry(config).size
-    valid = spec.see("dut.first.o__valid", 1)
-    kind = Pair if config.skid else Single
-    first = kind(spec, "dut.first", width=width, valid=valid)
-    if isinstance(first, Pair):
-        for bit in range(FAR, width, FAR):
-            copies = [spec.see(f"dut.first.{name}_{bit}", 1) for name in ("valid", "full", "front")]
-            spec.claim(f"copies of bit {bit}", Cat(*copies) == Cat(valid, first.full, first.turn))
-    return first, valid
+def _link(spec, path, width, *, config, block=None):
+    """Return what a link of the check holds, and that it offers something."""
+    valid = spec.see(f"{path}.o__valid", 1)
+    held = (Pair if config.skid else Single)(spec, path, width=width, valid=valid)
+    if isinstance(held, Pair) and block:
+        for bit in range(block, width, block):
+            copies = [spec.see(f"{path}.{name}_{bit}", 1) for name in ("valid", "full", "front")]
+            spec.claim(f"copies of bit {bit}", Cat(*copies) == Cat(valid, held.full, held.turn))
+    return held, valid
 
 
-def _table_claims(spec, config, there, word, entry, *, name):
+def _two(m, *, push, value, pop):
+    """Return the content of a queue of at most two, the oldest first, and their number."""
+    words, level = [Signal.like(Value.cast(value)) for _ in range(2)], Signal(range(3))
+    left = level - pop
+    with m.If(pop):
+        m.d.sync += words[0].eq(words[1])
+    with m.If(push):
+        with m.If(left == 0):
+            m.d.sync += words[0].eq(value)
+        with m.Else():
+            m.d.sync += words[1].eq(value)
+    m.d.sync += level.eq(left + push)
+    return words, level
+
+
+def _table_claims(spec, config, there, word, entry):
     """Claim that a word, if it is there, has its entry of the table."""
     code, units, limits = word[_CODES], len(isa.Unit), register_limits(config)
     opcodes = {opcode.value for opcode in isa.Opcode if isa.has(opcode, config)}
@@ -48,93 +61,98 @@ def _table_claims(spec, config, there, word, entry, *, name):
         codes = {opcode for opcode in opcodes if isa.UNITS[isa.Opcode(opcode)] is unit}
         codes |= {register.code for register in REGISTERS.get(unit, ())}
         owns = Cat(code == c for c in codes).any()
-        spec.claim(f"{name}{unit.name} owns", ~there | (entry[unit.value] == owns))
+        spec.claim(f"{unit.name} owns", ~there | (entry[unit.value] == owns))
     opcode = Cat(code == c for c in opcodes).any()
-    spec.claim(f"{name}opcode", ~there | (entry[units] == opcode))
+    spec.claim("opcode", ~there | (entry[units] == opcode))
     high = Signal(VALUE_BITS)
     for number, limit in limits.items():
         with spec.m.If(code == number):
             spec.m.d.comb += high.eq(limit.high)
     is_set = Cat(code == c for c in known).any()
     at = units + 2
-    spec.claim(f"{name}limit", ~there | ~is_set | (entry[at : at + VALUE_BITS] == high))
+    spec.claim("limit", ~there | ~is_set | (entry[at : at + VALUE_BITS] == high))
     positive = Cat((code == n) & bool(limit.low) for n, limit in limits.items()).any()
-    spec.claim(f"{name}least", ~there | ~is_set | (entry[at - 1] == positive))
+    spec.claim("least", ~there | ~is_set | (entry[at - 1] == positive))
 
 
 def check_spec(module=check, config=MOVES):
     """Words pass in order, with the index of their instruction, and are within its limits."""
     spec = Spec()
+    m = spec.m
     opcodes = [opcode.value for opcode in isa.Opcode if isa.has(opcode, config)]
     dut = spec.open("dut", module.Check(config=config))
-    units = len(isa.Unit)
     word = Value.cast(dut.i.payload)
-    taken = dut.i.valid & dut.i.ready
-    moves = ~dut.o.valid | dut.o.ready
-    first, valid = _first(spec, dut, config)
-    # Words in the first register, the oldest in the middle of the check.
-    middle, behind, last = Signal.like(word), Signal.like(word), Signal.like(word)
-    inside, two = Signal(), Signal()
-    offered = Signal()
-    starts = middle[_CODES] < REGISTERS[isa.Unit.LOAD][0].code
-    count, index = Signal(streams.INDEX_BITS), Signal(streams.INDEX_BITS)
-    entries = [each[len(word) :] for each in first.entries]
-    with spec.m.If(moves):
-        spec.m.d.sync += [offered.eq(inside), last.eq(middle), index.eq(count)]
-        spec.m.d.sync += [inside.eq(two), middle.eq(behind), two.eq(0)]
-        with spec.m.If(inside & starts & entries[0][:units].any()):
-            spec.m.d.sync += count.eq(count + 1)
-    with spec.m.If(taken):
-        with spec.m.If(inside & (~moves | two)):
-            spec.m.d.sync += [behind.eq(word), two.eq(1)]
-        with spec.m.Else():
-            spec.m.d.sync += [middle.eq(word), inside.eq(1)]
-    spec.claim("held", valid == inside)
-    spec.claim("level", first.level == inside + two)
-    words = [middle, behind][: len(first.entries)]
-    present = [inside, two]
-    for n, (there, each, word_of) in enumerate(zip(present, first.entries, words, strict=False)):
-        spec.claim(f"word {n} held", ~there | (each[: len(word)] == word_of))
-    spec.claim("taken", dut.i.ready == (~two if config.skid else ~inside | moves))
-    spec.claim("offered", dut.o.valid == offered)
-    spec.claim("empty", dut.empty == ~(inside | offered))
-    shown = dut.o.payload
-    spec.claim("word", ~offered | (shown.bits == last[:-1]))
-    spec.claim("counted", dut.index == count)
-    spec.claim("index", ~offered | (shown.index == index))
-    spec.claim("word waits", spec.waits(dut.o.valid, dut.o.ready, shown))
-    spec.claim("refused", ~offered | ((shown.error == isa.Error.BUS) == last[-1]))
-
-    # The entries of the table for the words inside, and what comes out of that.
+    first, _ = _link(spec, "dut.first", len(word), config=config)
+    last, _ = _link(spec, "dut.last", check.CHECKED.size, config=config, block=FAR)
+    # Words in the first link, in the register of the table, and in the last link.
+    inside, middle = Signal(), Signal.like(word)
+    count, taps = Signal(streams.INDEX_BITS), Signal(VALUE_BITS, init=1)
+    behind, offered = Signal(range(3)), Signal(range(3))
+    leaves = dut.o.valid & dut.o.ready
+    enters = ~inside | ((offered != 2) if config.skid else (offered == 0) | leaves)
+    starts, passes = (behind != 0) & enters, inside & enters
+    waiting, level = _two(m, push=dut.i.valid & dut.i.ready, value=word, pop=starts)
+    m.d.comb += behind.eq(level)
+    shown, level = _two(m, push=passes, value=Cat(middle, count, taps), pop=leaves)
+    m.d.comb += offered.eq(level)
+    entry = spec.see("dut.entry", check.code_entry(config).size)
     code = middle[_CODES]
+    go = code < REGISTERS[isa.Unit.LOAD][0].code
+    with m.If(enters):
+        m.d.sync += [inside.eq(starts), middle.eq(waiting[0])]
+    with m.If(passes & go & entry[: len(isa.Unit)].any()):
+        m.d.sync += count.eq(count + 1)
+    taken = (behind != 2) if config.skid else (behind == 0) | starts
+    spec.claim("taken", dut.i.ready == taken)
+    spec.claim("held", spec.see("dut.valid", 1) == inside)
+    spec.claim("word held", ~inside | (spec.see("dut.held", len(word)) == middle))
+    spec.claim("level", Cat(first.level == behind, last.level == offered).all())
+    for n, (one, other) in enumerate(zip(first.entries, waiting, strict=False)):
+        spec.claim(f"word {n} waits", (behind <= n) | (one == other))
+    spec.claim("offered", dut.o.valid == (offered != 0))
+    spec.claim("empty", dut.empty == ~(inside | behind.any() | offered.any()))
+    spec.claim("word waits", spec.waits(dut.o.valid, dut.o.ready, dut.o.payload))
+    spec.claim("counted", dut.index == count)
+    _table_claims(spec, config, inside, middle, entry)
+    if isa.has(isa.Opcode.MOVE_WEIGHTS, config):
+        # The last SET before a word.
+        codes = {register.name: register.code for register in REGISTERS[isa.Unit.MATRIX]}
+        with m.If(inside & (code == codes["taps"])):
+            m.d.sync += taps.eq(middle[_VALUES])
+        long = spec.see("dut.conflicts.move_weights_taps", 1)
+        spec.claim("long", long == (taps > config.columns))
+    for n, (one, other) in enumerate(zip(last.entries, shown, strict=False)):
+        _checked_claims(
+            spec, config, offered > n, check.CHECKED(one), other, opcodes, name=f"{n}: "
+        )
+    error = dut.o.payload.error
+    spec.cover("one after the other", (offered != 0) & inside & (error == isa.Error.NONE))
+    return spec
+
+
+def _checked_claims(spec, config, there, result, shown, opcodes, *, name):
+    """Claim that a word, if it is there, is as it came, and within its limits without an error.
+
+    ``shown``: the word, its index and the number of taps that the last SET before it gave.
+    """
+    width = 8 * WORD_BYTES + 1
+    word, (index, taps) = shown[:width], (shown[width:-VALUE_BITS], shown[-VALUE_BITS:])
+    code, value = word[_CODES], word[_VALUES][:VALUE_BITS]
     limits = register_limits(config)
     known = {register.code for registers in REGISTERS.values() for register in registers}
-    for n, (there, each, entry) in enumerate(zip(present, words, entries, strict=False)):
-        _table_claims(spec, config, there, each, entry, name="behind: " if n else "")
-    good = ~offered | (shown.error != isa.Error.NONE)
+    spec.claim(f"{name}word", ~there | (result.bits == word[:-1]))
+    spec.claim(f"{name}index", ~there | (result.index == index))
+    spec.claim(f"{name}refused", ~there | ((result.error == isa.Error.BUS) == word[-1]))
+    good = ~there | (result.error != isa.Error.NONE)
     wrong = [
-        (last[_CODES] == number)
-        & ((last[_VALUES][:VALUE_BITS] > limit.high) | (last[_VALUES][:VALUE_BITS] < limit.low))
+        (code == number) & ((value > limit.high) | (value < limit.low))
         for number, limit in limits.items()
     ]
-    spec.claim("within limits", good | ~Cat(wrong).any())
-    spec.claim("known words", good | Cat(last[_CODES] == c for c in {*known, *opcodes}).any())
+    spec.claim(f"{name}within limits", good | ~Cat(wrong).any())
+    spec.claim(f"{name}known words", good | Cat(code == c for c in {*known, *opcodes}).any())
     if isa.has(isa.Opcode.MOVE_WEIGHTS, config):
-        # The last SET, and that before the word on offer.
-        taps = Signal(VALUE_BITS, init=1)
-        taps_before = Signal.like(taps)
-        codes = {register.name: register.code for register in REGISTERS[isa.Unit.MATRIX]}
-        with spec.m.If(inside & (code == codes["taps"])):
-            spec.m.d.sync += taps.eq(middle[_VALUES])
-        with spec.m.If(moves):
-            spec.m.d.sync += taps_before.eq(taps)
-        spec.claim(
-            "long", spec.see("dut.conflicts.move_weights_taps", 1) == (taps > config.columns)
-        )
-        move = last[_CODES] == isa.Opcode.MOVE_WEIGHTS.value
-        spec.claim("taps of a tile's row", good | ~move | (taps_before <= config.columns))
-    spec.cover("one after the other", offered & inside & (shown.error == isa.Error.NONE))
-    return spec
+        move = code == isa.Opcode.MOVE_WEIGHTS.value
+        spec.claim(f"{name}taps of a tile's row", good | ~move | (taps <= config.columns))
 
 
 def command_spec(module=command, unit=isa.Unit.LOAD, config=NANO):
@@ -266,7 +284,8 @@ def issue_spec(module=None):
     spec.claim("tags not done", (offered - oldest)[:tag_bits] == under_way)
     spec.claim("tags not offered", (next_tag - offered)[:tag_bits] == inside)
     spec.claim("no more under way", under_way + leaving <= in_flight)
-    spec.claim("crowded", spec.see("dut.crowded", 1) == (under_way == in_flight))
+    offers = acquired & ~leaving & (under_way != in_flight)
+    spec.claim("offered", dut.instruction.valid == offers)
     spec.claim("occupied", spec.see("dut.occupied", 1) == (under_way != 0))
     spec.claim("finishes what there is", ~late | (under_way != 0))
     spec.claim("tag", dut.instruction.payload.tag == offered)
@@ -317,16 +336,17 @@ def test_check(config):
 
 
 @changes(
-    ("self.i.ready.eq(first.i.ready)", "self.i.ready.eq(~valid)", "taken"),
-    ("self.o.valid.eq(valid)", "self.o.valid.eq(valid | self.i.valid)", "offered"),
-    ("moves.eq(~self.o.valid | self.o.ready)", "moves.eq(1)", "offered"),
+    ("first.o.ready.eq(moves)", "first.o.ready.eq(last.i.ready)", "taken"),
+    ("last.i.valid.eq(valid)", "last.i.valid.eq(valid | first.o.valid)", "level"),
+    ("moves.eq(~valid | last.i.ready)", "moves.eq(~valid | self.o.ready)", "held"),
+    ("with m.If(valid & last.i.ready)", "with m.If(valid)", "counted"),
     ("self.index + entry.go", "self.index + 1", "counted"),
-    ("entry.high < value", "entry.high + 1 < value", "within limits"),
+    ("entry.high < value", "entry.high + 1 < value", "0: within limits"),
     ("self.entry.positive.eq(limit.low)", "self.entry.positive.eq(0)", "least"),
     ("limit.high", "limit.high | 1", "limit"),
-    ("Mux(entry.units.any(), verdict, isa.Error.OPCODE)", "verdict", "known words"),
+    ("Mux(entry.units.any(), verdict, isa.Error.OPCODE)", "verdict", "0: known words"),
     ("value > most", "value >= most", "long"),
-    ("Cat(beyond).any()", "~Cat(beyond).any()", "taps of a tile's row"),
+    ("Cat(beyond).any()", "~Cat(beyond).any()", "0: taps of a tile's row"),
 )
 def test_check_broken(right, wrong, claim):
     refuted(check_spec(broken_module(check, right, wrong)), claim, depth=12)
@@ -355,13 +375,13 @@ def test_issue():
 
 @changes(
     (
-        "valid.eq(acquired & ~crowded",
-        "valid.eq(command.o.valid & ~crowded",
+        "(acquired | self.granted) & ~leaving & (under_way",
+        "command.o.valid & ~leaving & (under_way",
         "granted before handed on",
     ),
-    ("crowded.eq(under_way == self.in_flight)", "crowded.eq(under_way == 0)", "crowded"),
-    ("~crowded & ~leaving)", "~crowded)", "handed on once"),
-    ("self.granted) & ~leaving)", "self.granted) | leaving)", "one grant each"),
+    ("(under_way != self.in_flight)", "(under_way != 0)", "offered"),
+    (" & ~leaves\n", "\n", "handed on once"),
+    ("self.granted) & ~leaving),", "self.granted) | leaving),", "one grant each"),
     ("oldest.eq(self.oldest + ended)", "oldest.eq(self.oldest + self.done)", "tags not done"),
     ("word[CODE_BITS + SEMAPHORES :]", "word[CODE_BITS:]", "its word is kept in masks"),
     ("named.addr.eq(Mux(self.overflow", "named.addr.eq(Mux(~self.overflow", "index of a fault"),

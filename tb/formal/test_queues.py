@@ -28,12 +28,12 @@ def kept(spec, dut, *, entries, level):
     return spec
 
 
-def skid_buffer_spec(module=skid_buffer, block=None):
+def skid_buffer_spec(module=skid_buffer, block=None, direct=0):
     spec = Spec()
-    dut = spec.open("dut", module.SkidBuffer(8, block=block))
+    dut = spec.open("dut", module.SkidBuffer(8, block=block, direct=direct))
     assert dut.LATENCY == 1
-    inside = Pair(spec, "dut", width=8, valid=dut.o.valid)
-    for first in range(block or 8, 8, block or 8):
+    inside = Pair(spec, "dut", width=8, valid=dut.o.valid, direct=direct)
+    for first in range(direct + (block or 8), 8, block or 8):
         copies = [spec.see(f"dut.{name}_{first}", 1) for name in ("valid", "full", "front")]
         same = Cat(*copies) == Cat(dut.o.valid, inside.full, inside.turn)
         spec.claim(f"copies of bit {first}", same)
@@ -43,9 +43,9 @@ def skid_buffer_spec(module=skid_buffer, block=None):
     return kept(spec, dut, entries=inside.entries, level=inside.level)
 
 
-@pytest.mark.parametrize("block", [None, 3])
-def test_skid_buffer(block):
-    proved(skid_buffer_spec(block=block), depth=1, reach=6)
+@pytest.mark.parametrize(("block", "direct"), [(None, 0), (3, 0), (3, 2)])
+def test_skid_buffer(block, direct):
+    proved(skid_buffer_spec(block=block, direct=direct), depth=1, reach=6)
 
 
 @changes(
@@ -57,6 +57,15 @@ def test_skid_buffer(block):
 @pytest.mark.parametrize("block", [None, 3])
 def test_skid_buffer_broken(right, wrong, claim, block):
     refuted(skid_buffer_spec(broken_module(skid_buffer, right, wrong), block), claim, depth=8)
+
+
+@changes(
+    ("Mux(full, slots[1], taken)[:direct]", "taken[:direct]", "in order"),
+    ("with m.If(~full):", "with m.If(self.i.valid):", "unchanged"),
+    ("with m.If(~self.o.valid | self.o.ready):", "with m.If(self.o.ready):", "unchanged"),
+)
+def test_direct_bits_broken(right, wrong, claim):
+    refuted(skid_buffer_spec(broken_module(skid_buffer, right, wrong), 3, 2), claim, depth=8)
 
 
 @pytest.mark.parametrize("lost", ["full", "front"])

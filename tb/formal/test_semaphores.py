@@ -22,9 +22,10 @@ def spec_of(module=semaphores):
     which = spec.free("which", range(COUNT), fixed=True)
     spec.given("one of them", which < COUNT)
     count = Array(spec.see(f"dut.count_{s}", bits) for s in range(COUNT))[which]
-    took = spec.past(dut.granted)
+    took, asked = spec.past(dut.granted), spec.past(dut.requesting)
     for u in range(UNITS):
-        spec.given(f"unit {u}: wants it still", ~took[u] | (dut.want[u] == spec.past(dut.want[u])))
+        same = dut.want[u] == spec.past(dut.want[u])
+        spec.given(f"unit {u}: wants it still", ~(took | asked)[u] | same)
     fewer = Cat(took[u] & dut.want[u].bit_select(which, 1) for u in range(UNITS)).any()
 
     posts = sum(dut.post[u].bit_select(which, 1) for u in range(UNITS))
@@ -48,13 +49,16 @@ def spec_of(module=semaphores):
     subtracted = spec.see("dut.late", COUNT).bit_select(which, 1)
     spec.claim("late", subtracted == spec.past(fewer))
     spec.claim("no post lost", count - subtracted - fewer == model)
+    for u in range(UNITS):
+        short = spec.see("dut.short", UNITS)[u]
+        spec.claim(f"unit {u}: lacks one", ~asked[u] | (short == (dut.want[u] & dut.lacking).any()))
     spec.claim("took", spec.see("dut.took", UNITS) == took)
     spec.claim("lacking", dut.lacking.bit_select(which, 1) == (count == subtracted))
     spec.claim("one at a time", (dut.granted & (dut.granted - 1)) == 0)
     last = Value.cast(0)
     for u in range(UNITS):
         last = last | Mux(took[u], dut.want[u], 0)
-    can = [dut.requesting[u] & ~(dut.want[u] & (dut.lacking | last)).any() for u in range(UNITS)]
+    can = [asked[u] & ~took[u] & ~(dut.want[u] & (dut.lacking | last)).any() for u in range(UNITS)]
     for u in range(UNITS):
         first = can[u] & ~Cat(can[:u]).any()
         spec.claim(f"unit {u}: the first that can", dut.granted[u] == first)
@@ -87,9 +91,11 @@ def test_overflow_of_small_counts():
 @changes(
     ("eq(posts - late[s])", "eq((posts != 0) - late[s])", "no post lost"),
     ("eq(posts - late[s])", "eq(posts - (late[s] & (posts == 0)))", "no post lost"),
-    (" & ~taken.any()", "", "not negative"),
+    (" & ~(took & overlaps).any()", "", "not negative"),
+    ("asked[u] & ~took[u]", "asked[u]", "unit 4: the first that can"),
     ("can[u] & ~can[:u].any()", "can[u]", "one at a time"),
-    ("~(self.want[u] & self.lacking).any() & ", "", "not negative"),
+    (" & ~short[u]", " & ~short[0]", "not negative"),
+    ("(self.want[u] & ~left)", "(self.want[u] & zero)", "unit 4: the first that can"),
     pytest.param(
         "over = Cat(count > GREATEST for",
         "over = Cat(count > GREATEST + 1 for",

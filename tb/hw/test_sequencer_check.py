@@ -277,10 +277,10 @@ def test_a_refused_fetch_comes_before_the_meaning_of_the_word():
     assert [error for _, error, *_ in results] == [Error.BUS] * 3
 
 
-def test_one_word_a_cycle_two_cycles_later():
+def test_one_word_a_cycle_three_cycles_later():
     words = commands.Encoder().words(legal(np.random.default_rng(3), CONFIGS["micro"]))
     _, cycles = check(CONFIGS["micro"], words)
-    assert cycles == list(range(2, 2 + len(words)))
+    assert cycles == list(range(3, 3 + len(words)))
 
 
 def test_construction():

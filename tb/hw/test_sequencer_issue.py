@@ -9,8 +9,9 @@ from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.isa import Opcode, Unit
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import Activity
+from celosia.hw.sequencer.activity import UnitActivity
 from celosia.hw.sequencer.dispatch import EXECUTORS
-from celosia.hw.sequencer.issue import InFlight, Issue, IssueActivity
+from celosia.hw.sequencer.issue import InFlight, Issue
 
 #: A word of each instruction below, besides GO: FILL with another ``value``.
 WORDS = 2
@@ -224,7 +225,7 @@ async def test_a_unit_that_is_done_at_once_gets_its_post():
     ],
 )
 async def test_class_one_cycle_late(unit, held, lacking, waiting, wanted):
-    dut = IssueActivity()
+    dut = UnitActivity()
     ctx = await pysim.simulation(dut)
     inputs = {"unit_activity": unit, "held": held, "lacking": lacking, "waiting": waiting}
     pysim.drive(ctx, dut, want=0b110, **inputs)

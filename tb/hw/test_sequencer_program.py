@@ -66,6 +66,7 @@ class Reader:
             await ctx.tick()
         await pysim.pulse(ctx, dut.flush)
         ctx.set(dut.stop, 0)
+        await ctx.tick()
         assert ctx.get(dut.idle) and not ctx.get(dut.o.valid)
         return found
 

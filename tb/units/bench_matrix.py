@@ -211,7 +211,9 @@ async def moves(bench: MatrixBench) -> None:
         bench.reads.cycles.clear()
         await bench.execute([first, move, last])
         before, moved, after = np.split(np.array(bench.reads.cycles), [8, 8 + count])
-        assert moved[0] - before[-1] == max(1, columns - COSTS.overtaken - 7)
+        # The tile of the second pass starts a cycle after its first vector, if tiles take cycles.
+        tile = config.rows != config.weight_rows
+        assert moved[0] - before[-1] == max(1, columns - COSTS.overtaken - 7 + tile)
         assert np.ptp(moved) == count - 1
         row = (count - 1) % rows
         assert after[0] - moved[-1] == max(2, COSTS.landing + 1 - row), (count, after, moved)
