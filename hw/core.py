@@ -195,8 +195,11 @@ class Core(Component):
             sequencer.program_length.eq(registers.program_length),
             sequencer.watchdog.eq(registers.watchdog),
         ]
-        for block in masters:
-            m.d.comb += [
-                block.bounds.base.eq(registers.memory_base[BOUND_BITS:]),
-                block.bounds.limit.eq(registers.memory_limit[BOUND_BITS:]),
+        for n, block in enumerate(masters):
+            # A copy beside the comparisons.
+            bounds = Signal.like(block.bounds, name=f"bounds_{n}", reset_less=True, attrs=COPY)
+            m.d.sync += [
+                bounds.base.eq(registers.memory_base[BOUND_BITS:]),
+                bounds.limit.eq(registers.memory_limit[BOUND_BITS:]),
             ]
+            m.d.comb += block.bounds.eq(bounds)

@@ -89,8 +89,8 @@ class WindowSteps(Component):
         Only with ``group_cycles`` = 1: a group comes in two cycles.
     valid, fault, busy : Out(1)
         As in ``WindowUnit``.
-    fresh : Out(1)
-        The group is the first of its window.
+    fresh : Out(lanes)
+        The group is the first of its window. Equal registers, one for each lane.
     moves : Out(1)
         The next group of the window comes in the next cycle.
 
@@ -100,13 +100,14 @@ class WindowSteps(Component):
     """
 
     def __init__(self, *, columns: int, lanes: int, group_cycles: int) -> None:
+        self.lanes = lanes
         self.groups = columns // lanes
         self.group_cycles = group_cycles
         self.soon = Out(1)
         self.valid = Out(1)
         self.fault = Out(1)
         self.busy = Out(1)
-        self.fresh = Out(1)
+        self.fresh = Out(lanes)
         self.moves = Out(1)
         self.element = In(element_layout(columns=columns, lanes=lanes))
         super().__init__()
@@ -125,8 +126,11 @@ class WindowSteps(Component):
             ends.eq(element.valid & element.last),
             first.eq(element.first),
             fault.eq(element.fault),
-            self.fresh.eq(ends),
         ]
+        for lane in range(self.lanes):
+            fresh = Signal(name=f"fresh_{lane}", attrs=COPY)
+            m.d.sync += fresh.eq(ends)
+            m.d.comb += self.fresh[lane].eq(fresh)
         with m.If(entered):
             m.d.sync += held_fault.eq(wrong)
         with m.If(ends):
@@ -235,11 +239,11 @@ class WindowUnit(Component):
             Signal(signed(32), name=f"rest_{n}", reset_less=True) for n in range(len(values))
         ]
         for n, value in enumerate(waiting):
-            with m.If(steps.fresh):
+            with m.If(steps.fresh[n % lanes]):
                 m.d.sync += value.eq(values[n])
             with m.Elif(steps.moves):
                 m.d.sync += value.eq(waiting[n + lanes] if n + lanes < len(waiting) else value)
         for lane in range(lanes):
             later = waiting[lane] if waiting else held[lane]
-            m.d.comb += self.group["values"][lane].eq(Mux(steps.fresh, held[lane], later))
+            m.d.comb += self.group["values"][lane].eq(Mux(steps.fresh[lane], held[lane], later))
         return m
