@@ -6,7 +6,7 @@ that of a board: cycles of the core divided by its clock.
 
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -60,8 +60,19 @@ TASKS = {
 }
 
 
+class Target(Protocol):
+    """The device under test, to the runner."""
+
+    task: Task  #: Its task.
+    input_bytes: int  #: Bytes of an input.
+
+    def respond(self, command: str) -> list[str]:
+        """Return the lines of the response to a command, the last one ``READY``."""
+        ...
+
+
 class Device:
-    """The device under test.
+    """A simulated device under test, without firmware.
 
     Parameters
     ----------
@@ -161,7 +172,7 @@ def _count(word: str) -> int:
     return int(word)
 
 
-def load(device: Device, data: bytes) -> list[str]:
+def load(device: Target, data: bytes) -> list[str]:
     """Load an input as the runner does; return the responses."""
     lines = device.respond(f"db load {len(data)}")
     for first in range(0, len(data), LINE_BYTES):
@@ -169,7 +180,7 @@ def load(device: Device, data: bytes) -> list[str]:
     return lines
 
 
-def serve(device: Device, handle: int) -> None:
+def serve(device: Target, handle: int) -> None:
     """Respond to the commands that arrive at a file of the operating system, until its end."""
     os.write(handle, f"m-init-done\r\n{READY}\r\n".encode())
     pending = b""

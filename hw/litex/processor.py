@@ -1,4 +1,4 @@
-"""Processor in a system with a core; the host writes its program."""
+"""Processor in a system with a core; the host writes its program and has the end of its UART."""
 
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,10 @@ KIND = "vexriscv"
 PACKAGE = "pythondata_cpu_vexriscv"
 #: First byte of its program in external memory; those before it belong to the core.
 PROGRAM = 4 << 20
+#: Pages of registers of its UART and its timer, the same in all systems: programs know them.
+_PAGES = {"uart": 16, "timer0": 17}
+#: Bytes that the UART holds: a line of text, for which the processor does not wait.
+_UART_BYTES = 32
 #: Bit of the register ``ctrl_reset`` that holds it in reset.
 HELD = 2
 
@@ -30,7 +34,15 @@ OPTIONS = {
 
 
 def hold(soc: Any) -> None:
-    """Hold the processor in reset until the host has started the memory and written a program."""
+    """Hold the processor in reset until the host has started the memory and written a program.
+
+    It gets a UART, whose other end is on the bus, and a timer that counts the cycles of the bus.
+    """
+    for name, page in _PAGES.items():
+        soc.csr.add(name, n=page)
+    soc.add_uart(uart_name="crossover", fifo_depth=_UART_BYTES)
+    soc.add_timer()
+    soc.timer0.add_uptime()
     storage = soc.ctrl._reset.storage
     storage.reset = Constant(HELD, len(storage))
     soc.celosia_held = True
@@ -58,7 +70,8 @@ def _driven(line: str) -> str:
 
 
 def describe_processor(soc: Any, registers: dict[str, int]) -> dict[str, int]:
-    """Return what the host must know to start a processor that is held, nothing without one."""
+    """Return what the host must know of a processor that is held, nothing without one."""
     if not is_held(soc):
         return {}
-    return {"reset": registers["ctrl_reset"], "held": HELD, "program": PROGRAM}
+    reset, uart = (registers[name] for name in ("ctrl_reset", "uart_xover_rxtx"))
+    return {"reset": reset, "held": HELD, "program": PROGRAM, "uart": uart}

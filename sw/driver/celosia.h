@@ -53,9 +53,12 @@ typedef struct {
     const uint8_t *data;
 } celosia_segment;
 
-/* An input or output: the samples of one batch, one after the other. */
+/* An input or output: the samples of one batch, one after the other.
+   real = scale * (integer - zero_point). */
 typedef struct {
     uint32_t address, bytes;
+    float scale;
+    int32_t zero_point;
 } celosia_port;
 
 /* A compiled network. `once` runs before the first batch, `each` for every batch. */

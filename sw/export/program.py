@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from importlib.resources import files
+from typing import Any
 
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.sw.ir.parts import Port, Section
@@ -43,15 +44,23 @@ def _array(kind: str, name: str, entries: Iterable[str]) -> str:
     )
 
 
-def _tables(program: Program) -> dict[str, tuple[str, list[tuple[str, int]]]]:
-    """Return what runs and the ends of a program, by name: a kind, then an address and a size."""
+def _tables(program: Program) -> dict[str, tuple[str, list[tuple[Any, ...]]]]:
+    """Return what runs and the ends of a program, by name: a kind, then an address, a size, more."""
     batch = program.batch
 
-    def sections(entries: Iterable[Section]) -> list[tuple[str, int]]:
+    def sections(entries: Iterable[Section]) -> list[tuple[Any, ...]]:
         return [(f"0x{section.address:x}", section.words) for section in entries]
 
-    def ports(entries: Iterable[Port]) -> list[tuple[str, int]]:
-        return [(f"0x{port.address:x}", batch * port.bytes_per_item) for port in entries]
+    def ports(entries: Iterable[Port]) -> list[tuple[Any, ...]]:
+        return [
+            (
+                f"0x{port.address:x}",
+                batch * port.bytes_per_item,
+                f"{float(port.scale)!r}f",
+                port.zero_point,
+            )
+            for port in entries
+        ]
 
     return {
         "once": ("section", sections(program.once)),
@@ -101,7 +110,7 @@ def c_program(program: Program, name: str) -> str:
             *(_bytes(f"data_{n}", data) for n, (_, data) in enumerate(contents)),
             _array("segment", "segments", segments),
             *(
-                _array(kind, key, (f"{address}, {size}" for address, size in entries))
+                _array(kind, key, (", ".join(map(str, entry)) for entry in entries))
                 for key, (kind, entries) in tables.items()
             ),
             f"extern const celosia_program {name};",
@@ -131,5 +140,5 @@ def hex_program(program: Program) -> str:
     ]
     for name, (kind, entries) in _tables(program).items():
         where, length = fields[kind]
-        head += [f"{name}: {where} {address}, {length} {size}" for address, size in entries]
+        head += [f"{name}: {where} {address}, {length} {size}" for address, size, *_ in entries]
     return "\n".join([*(f"// {line}" for line in head), *words, ""])

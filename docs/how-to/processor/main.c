@@ -1,9 +1,5 @@
 /* Classifies the digits that the host puts into memory, on the core beside this processor. */
-#include "celosia.h"
-
-#define REGISTERS 0xE0000000
-#define MEMORY 0x40000000
-#define CORE_BYTES 0x300000
+#include "system.h"
 
 /* After the core's part of memory: where the host and this program meet. */
 typedef struct {
