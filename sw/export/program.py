@@ -45,7 +45,7 @@ def _array(kind: str, name: str, entries: Iterable[str]) -> str:
 
 
 def _tables(program: Program) -> dict[str, tuple[str, list[tuple[Any, ...]]]]:
-    """Return what runs and the ends of a program, by name: a kind, then an address, a size, more."""
+    """Return what runs and the ends of a program, by name: a kind, then the fields of each."""
     batch = program.batch
 
     def sections(entries: Iterable[Section]) -> list[tuple[Any, ...]]:
