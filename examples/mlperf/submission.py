@@ -73,7 +73,7 @@ def performance(device: Target, inputs: Sequence[bytes]) -> dict[str, bytes]:
     first, _ = infer(device, 1, 0)
     if first.microseconds < _SHORT:
         first, _ = infer(device, 1000, 0)
-    count = math.ceil(1.01 * SECONDS * first.throughput)
+    count = 1 + math.ceil(1.01 * SECONDS * first.throughput)
     lines, log, windows = [], [], []
     for number, data in enumerate(inputs, 1):
         log += load(device, data)

