@@ -16,6 +16,7 @@ from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.export.files import verilog_files
 from celosia.sw.export.program import c_program
 from celosia.sw.frontend.tflite import load
+from celosia.sw.networks.comparison import reference
 from celosia.sw.runtime.interpreter import open_session
 from celosia_examples.mlperf.device import TASKS, Device
 from celosia_examples.mlperf.submission import run_modes
@@ -56,6 +57,7 @@ def test_both_modes(name: str, root: Path, more_models: Path, tmp_path: Path) ->
     """The responses are those of the simulated device, whose bytes are LiteRT's."""
     prerequisites.riscv()
     prerequisites.verilator()
+    prerequisites.package("ai_edge_litert.interpreter")
     folder = shutil.copytree(root / "docs/how-to/processor", tmp_path / "processor")
     program = compile_graph(load(model := more_models / FILES[name]), PRESET, 1)
     sources = verilog_files(PRESET, "celosia.v", everything=True)
@@ -74,28 +76,21 @@ def test_both_modes(name: str, root: Path, more_models: Path, tmp_path: Path) ->
         log = (folder / "modes" / mode / "log.txt").read_text()
         assert without_times(log) == without_times(files["log.txt"].decode()), mode
 
-    litert = prerequisites.litert(model.read_bytes())
-    (source,), (output,) = litert.get_input_details(), litert.get_output_details()
-    for n, result in enumerate(
-        json.loads((folder / "modes" / "accuracy" / "results.json").read_text())
-    ):
+    (output,) = program.outputs
+    results = json.loads((folder / "modes" / "accuracy" / "results.json").read_text())
+    assert len(results) == 3
+    for n, result in enumerate(results):
         given = np.frombuffer((data / TASKS[name].model / f"{n}.bin").read_bytes(), np.uint8)
-        litert.set_tensor(
-            source["index"],
-            TASKS[name].read(given, program.inputs[0]).reshape(source["shape"]),
-        )
-        litert.invoke()
-        scale, zero_point = output["quantization"]
-        found = litert.get_tensor(output["index"]).reshape(-1)
-        real = (found.astype(np.float32) - zero_point) * np.float32(scale)
+        array = TASKS[name].read(given, program.inputs[0]).reshape(1, *program.inputs[0].shape)
+        found = reference(model.read_bytes(), [array])[0].reshape(-1)
+        real = (found.astype(np.float32) - output.zero_point) * np.float32(output.scale)
         if TASKS[name].is_error:
             error = np.mean((real - given.view("<f4")) ** 2)
             assert result["scores"] == pytest.approx([error], abs=1e-3)
         else:
             # Steps of the scores are larger than those of the text: each byte is LiteRT's.
-            assert (
-                np.rint(np.array(result["scores"]) / scale + zero_point).tolist() == found.tolist()
-            )
+            numbers = np.array(result["scores"]) / output.scale + output.zero_point
+            assert np.rint(numbers).tolist() == found.tolist()
 
     windows = json.loads((folder / "modes" / "performance" / "results.json").read_text())
     assert len(windows) == 5
