@@ -82,7 +82,7 @@ def test_both_modes(name: str, root: Path, more_models: Path, tmp_path: Path) ->
     for n, result in enumerate(results):
         given = np.frombuffer((data / TASKS[name].model / f"{n}.bin").read_bytes(), np.uint8)
         array = TASKS[name].read(given, program.inputs[0]).reshape(1, *program.inputs[0].shape)
-        found = reference(model.read_bytes(), [array])[0].reshape(-1)
+        found = reference(model.read_bytes(), [array])[0][0].reshape(-1)
         real = (found.astype(np.float32) - output.zero_point) * np.float32(output.scale)
         if TASKS[name].is_error:
             error = np.mean((real - given.view("<f4")) ** 2)
