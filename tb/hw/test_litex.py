@@ -337,6 +337,8 @@ def test_a_board_with_a_processor():
     # Held in reset from the first cycle.
     assert re.search(r"reset_storage = 2'd2;", made.verilog)
     assert description["processor"]["program"] == 4 << 20
+    # The other end of the UART at 0xF0008000, which docs/how-to/processor/system.h has.
+    assert description["processor"]["uart"] == 0xF0008020
     assert description["start"] and description["levelling"]
 
 
