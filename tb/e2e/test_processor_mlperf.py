@@ -47,7 +47,7 @@ def data_set(folder: Path, name: str, elements: int) -> Path:
 
 def without_times(log: str) -> list[str]:
     """Return the responses in a log but for what depends on the time."""
-    # The firmware adds the squares in order, NumPy by pairs: errors, of one number, differ a little.
+    # The firmware adds the squares in order, NumPy by pairs: errors, of one number, differ.
     times = r"m-lap-us-\d+|(?<=m-infer-start-)\d+|(?<=m-results-\[)[\d.]+(?=\])"
     lines = re.sub(times, "#", log).splitlines()
     return [line for line in lines if line.startswith(("m-", "e-"))]
