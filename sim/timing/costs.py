@@ -28,7 +28,7 @@ class Costs(NamedTuple):
     #: From a beat of the program on the bus until its first word is checked.
     fetch: int = 6
     #: Words, not cycles, between a word that leaves the prefetcher and the one that is checked.
-    passing: int = 3
+    passing: int = 4
     #: From NOP, FENCE or HALT to the first grant of its semaphores.
     hold: int = 2
     #: From the post of NOP, FENCE or HALT until it has left the sequencer.

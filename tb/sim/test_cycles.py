@@ -90,99 +90,99 @@ _DRAIN = "VECTOR source=ACCUMULATORS x_count=40 channels=4"
 
 #: Programs, and their cycles on each of ``CORES``, counted by the RTL at latency 32.
 COUNTED = {
-    "": (44, 44, 44),
-    "NOP\nFENCE\nNOP\n": (62, 62, 62),
-    FETCHED: (298, 731, 298),
+    "": (47, 47, 47),
+    "NOP\nFENCE\nNOP\n": (68, 68, 68),
+    FETCHED: (301, 734, 301),
     # Ten instructions may be in a unit.
-    "LOAD length=4\n" * 12: (138, 138, 138),
-    "LOAD length=28 rows=28 external_pitch=28 unified_pitch=40\n": (291, 163, 291),
-    "LOAD_WEIGHTS tiles=60\n": (365, 1050, 365),
+    "LOAD length=4\n" * 12: (150, 150, 150),
+    "LOAD length=28 rows=28 external_pitch=28 unified_pitch=40\n": (294, 166, 294),
+    "LOAD_WEIGHTS tiles=60\n": (368, 1053, 368),
     # A byte a cycle.
-    "LOAD_PARAMS kind=TABLES\n" * 2: (603, 603, 603),
-    "LOAD_PARAMS kind=TABLES\n" + "LOAD length=64\n" * 3: (394, 358, 394),
+    "LOAD_PARAMS kind=TABLES\n" * 2: (606, 606, 606),
+    "LOAD_PARAMS kind=TABLES\n" + "LOAD length=64\n" * 3: (397, 361, 397),
     "LOAD_PARAMS kind=TABLES\nLOAD rows=6 length=4 external_pitch=64\n" * 2
-    + "MATMUL taps=8 x_count=2\n" * 10: (614, 614, 614),
-    "STORE length=10 rows=64 external=65536 external_pitch=10 unified_pitch=10\n": (292, 196, 292),
-    "MATMUL taps=100 x_count=200\n": (5072, 1498, 5072),
-    "MATMUL taps=1000\n": (1068, 1084, 1068),
-    "MATMUL taps=4 x_count=30\n" + "MATMUL taps=4 x_count=30 accumulate=1\n" * 2: (168, 194, 168),
-    "MATMUL taps=4 x_count=5\n" * 9: (129, 225, 129),
-    f"{_DRAIN} window_x_count=2 window_y_count=2\n" * 4: (761, 752, 14_840),
-    f"{_VECTOR}3 window_x_count=3\n" * 3: (509, 506, 8435),
-    f"{_VECTOR}13 window_x_count=3 {_APART}" * 3: (1944, 510, 36_036),
-    f"{_VECTOR}40 source_x_stride=40 {_APART}" * 3: (4944, 747, 110_550),
-    "VECTOR x_count=40 channels=4 source_skip=1 source_run=3\n" * 3: (624, 267, 11_190),
+    + "MATMUL taps=8 x_count=2\n" * 10: (617, 617, 617),
+    "STORE length=10 rows=64 external=65536 external_pitch=10 unified_pitch=10\n": (295, 199, 295),
+    "MATMUL taps=100 x_count=200\n": (5075, 1501, 5075),
+    "MATMUL taps=1000\n": (1071, 1087, 1071),
+    "MATMUL taps=4 x_count=30\n" + "MATMUL taps=4 x_count=30 accumulate=1\n" * 2: (171, 197, 171),
+    "MATMUL taps=4 x_count=5\n" * 9: (136, 228, 136),
+    f"{_DRAIN} window_x_count=2 window_y_count=2\n" * 4: (764, 755, 14_843),
+    f"{_VECTOR}3 window_x_count=3\n" * 3: (512, 509, 8438),
+    f"{_VECTOR}13 window_x_count=3 {_APART}" * 3: (1947, 513, 36_039),
+    f"{_VECTOR}40 source_x_stride=40 {_APART}" * 3: (4947, 750, 110_553),
+    "VECTOR x_count=40 channels=4 source_skip=1 source_run=3\n" * 3: (627, 270, 11_193),
     # The array and the store unit beside reads of the vector unit.
-    f"{_PASSES}VECTOR x_count=100 channels=32 {_APART}": (3432, 938, 73_688),
-    f"{_PASSES}VECTOR x_count=60 channels=48 window_x_count=4 {_APART}": (5512, 1458, 66_332),
+    f"{_PASSES}VECTOR x_count=100 channels=32 {_APART}": (3435, 941, 73_691),
+    f"{_PASSES}VECTOR x_count=60 channels=48 window_x_count=4 {_APART}": (5515, 1461, 66_335),
     "STORE rows=30 length=64 external=65536 external_pitch=64\n"
-    "VECTOR x_count=100 channels=32 destination_base=8192\n": (3762, 602, 74_164),
+    "VECTOR x_count=100 channels=32 destination_base=8192\n": (3765, 605, 74_167),
     # One has its semaphores and waits for the vector unit, beside those in its queue.
-    "FILL x_count=1000 channels=4\n" + _FILL * 5 + "MATMUL taps=784\n": (4154, 1142, 93_023),
-    _FILL * 9: (212, 185, 1774),
+    "FILL x_count=1000 channels=4\n" + _FILL * 5 + "MATMUL taps=784\n": (4157, 1145, 93_026),
+    _FILL * 9: (215, 188, 1777),
     "VECTOR destination=ACCUMULATORS x_count=20 channels=4\n"
     "VECTOR destination=ACCUMULATORS mode=ADD x_count=20 channels=4\n"
-    "VECTOR source=ACCUMULATORS x_count=20 channels=4\n" * 3: (956, 419, 16_805),
+    "VECTOR source=ACCUMULATORS x_count=20 channels=4\n" * 3: (959, 422, 16_808),
     "LOAD length=64 post=0\nMATMUL taps=64 x_count=20 wait=0 post=1\n"
     "VECTOR source=ACCUMULATORS x_count=20 channels=4 wait=1 post=2\n"
-    "STORE length=40 external=65536 wait=2\n": (623, 333, 2385),
+    "STORE length=40 external=65536 wait=2\n": (626, 336, 2388),
     # The array waits for each of many short rows.
     "STORE rows=400 length=32 external=65536 external_pitch=32 unified_pitch=33\n"
-    + "MATMUL taps=16 x_count=60\n" * 6: (4713, 1257, 4713),
+    + "MATMUL taps=16 x_count=60\n" * 6: (4716, 1260, 4716),
     "STORE rows=700 length=8 external=65536 external_pitch=8 unified_pitch=9\n"
-    + "MATMUL taps=200 x_count=60\n" * 2: (7473, 2357, 7473),
+    + "MATMUL taps=200 x_count=60\n" * 2: (7476, 2360, 7476),
     # Requests of loads and instructions wait for one another.
-    "LOAD rows=6 length=4 external_pitch=64\nMATMUL taps=8 x_count=2\n" * 10: (335, 242, 335),
+    "LOAD rows=6 length=4 external_pitch=64\nMATMUL taps=8 x_count=2\n" * 10: (338, 245, 338),
     "MATMUL taps=8 x_count=2 post=1\n"
     "VECTOR source=ACCUMULATORS x_count=2 channels=4 destination_base=8192 wait=1 post=2\n"
-    "NOP wait=2\n" * 6: (520, 634, 1588),
+    "NOP wait=2\n" * 6: (529, 643, 1597),
     "LOAD length=2000\nFILL x_count=300 channels=4\nSTORE length=900 external=65536\n"
-    "MATMUL taps=16 x_count=200\nNOP\n": (1779, 507, 27_680),
+    "MATMUL taps=16 x_count=200\nNOP\n": (1782, 510, 27_683),
 }
 
 
 #: Cores with MOVE_WEIGHTS, programs and their cycles, likewise.
 MOVING = (NANO_WITH_ALL, EDGE_WITH_ALL)
 MOVED = {
-    "MOVE_WEIGHTS x_count=4 x_stride=4 taps=4\n": (77, 103),
-    "MOVE_WEIGHTS x_count=64 x_stride=4 taps=4\n": (137, 163),
-    "MOVE_WEIGHTS x_count=64 x_stride=4 taps=4\nMATMUL taps=16 x_count=4\n": (157, 168),
+    "MOVE_WEIGHTS x_count=4 x_stride=4 taps=4\n": (80, 106),
+    "MOVE_WEIGHTS x_count=64 x_stride=4 taps=4\n": (140, 166),
+    "MOVE_WEIGHTS x_count=64 x_stride=4 taps=4\nMATMUL taps=16 x_count=4\n": (160, 171),
     "MOVE_WEIGHTS x_count=61 x_stride=1 taps=4 run=1 skip=2\nMATMUL taps=61 x_count=7\n": (
-        255,
-        218,
+        258,
+        221,
     ),
     "MOVE_WEIGHTS x_count=64 x_stride=4 taps=4\n"
     "MATMUL taps=16 x_count=40\n"
     "MOVE_WEIGHTS x_count=64 x_stride=4 taps=4\n"
-    "MATMUL taps=16 x_count=40\n": (529, 309),
+    "MATMUL taps=16 x_count=40\n": (532, 312),
     "MATMUL taps=4 x_count=4\n"
     "MOVE_WEIGHTS x_count=4 x_stride=4 taps=4\n"
     "MATMUL taps=4 x_count=4 accumulate=1\n"
     "MOVE_WEIGHTS x_count=4 x_stride=4 taps=4\n"
-    "MATMUL taps=4 x_count=4 accumulate=1\n": (104, 147),
+    "MATMUL taps=4 x_count=4 accumulate=1\n": (109, 154),
     "MOVE_WEIGHTS x_count=1 taps=4\n"
     "MOVE_WEIGHTS x_count=3 tile=2 taps=4\n"
     "MATMUL taps=4\n"
     "MATMUL taps=4 tile=2 x_count=2 accumulate=1\n"
-    "MOVE_WEIGHTS\n": (102, 148),
+    "MOVE_WEIGHTS\n": (109, 156),
     "MATMUL taps=64 x_count=20\n"
     "MOVE_WEIGHTS x_count=4 x_stride=4 taps=4\n"
     "MATMUL taps=64 x_count=20 accumulate=1\n"
     "MOVE_WEIGHTS x_count=4 x_stride=4 taps=4 post=0\n"
-    "STORE length=40 external=65536 wait=0\n": (788, 329),
+    "STORE length=40 external=65536 wait=0\n": (792, 333),
     "MOVE_WEIGHTS x_count=200 x_stride=4 taps=4\n"
     "MATMUL taps=16 x_count=40\n"
-    "VECTOR x_count=100 channels=8 destination_base=8192\n": (895, 440),
+    "VECTOR x_count=100 channels=8 destination_base=8192\n": (897, 443),
     "LOAD length=64 post=0\n"
     "MOVE_WEIGHTS x_count=16 x_stride=4 taps=4 wait=0\n"
     "MATMUL taps=16 x_count=20 post=1\n"
     "VECTOR source=ACCUMULATORS x_count=20 channels=4 wait=1 post=2\n"
-    "STORE length=40 external=65536 wait=2\n": (406, 293),
+    "STORE length=40 external=65536 wait=2\n": (409, 296),
     # Rows delay the beats of a load.
-    "LOAD_WEIGHTS tile=4 tiles=12\nMOVE_WEIGHTS x_count=64 x_stride=4 taps=4\n": (187, 328),
+    "LOAD_WEIGHTS tile=4 tiles=12\nMOVE_WEIGHTS x_count=64 x_stride=4 taps=4\n": (190, 331),
     "LOAD_WEIGHTS tile=4 tiles=4\nMOVE_WEIGHTS x_count=16 x_stride=4 taps=4\n"
     "MATMUL taps=16 x_count=20\nMOVE_WEIGHTS x_count=64 x_stride=1 taps=4\n"
-    "LOAD_WEIGHTS tile=8 tiles=12\n": (240, 411),
+    "LOAD_WEIGHTS tile=8 tiles=12\n": (243, 414),
 }
 
 
@@ -190,20 +190,20 @@ MOVED = {
 MULTIPLYING = (NANO_WITH_ALL, EDGE_WITH_ALL, "pico,elementwise_products=true")
 _MULTIPLY = "destination=ACCUMULATORS destination_x_stride=1 mode=MULTIPLY"
 MULTIPLIED = {
-    f"VECTOR {_MULTIPLY}\n": (80, 83, 101),
-    f"VECTOR x_count=20 channels=4 {_MULTIPLY}\n": (161, 104, 1920),
+    f"VECTOR {_MULTIPLY}\n": (83, 86, 104),
+    f"VECTOR x_count=20 channels=4 {_MULTIPLY}\n": (164, 107, 1923),
     "VECTOR x_count=20 channels=4 destination=ACCUMULATORS destination_x_stride=1\n"
     f"VECTOR x_count=20 channels=4 {_MULTIPLY}\n"
     "VECTOR source=ACCUMULATORS source_x_stride=1 x_count=20 channels=4 "
-    "destination_x_stride=4\n": (363, 186, 5640),
+    "destination_x_stride=4\n": (366, 189, 5643),
     f"VECTOR x_count=9 channels=3 {_MULTIPLY} post=0\nSTORE length=40 external=65536 wait=0\n": (
-        168,
-        146,
-        761,
+        171,
+        149,
+        764,
     ),
     f"VECTOR x_count=9 channels=3 {_MULTIPLY}\n"
     "VECTOR x_count=9 channels=3 destination=ACCUMULATORS destination_x_stride=1 mode=ADD\n"
-    "FILL x_count=9 channels=4 destination_x_stride=4\n": (195, 135, 2172),
+    "FILL x_count=9 channels=4 destination_x_stride=4\n": (198, 138, 2175),
 }
 MULTIPLIED |= {text.replace("MULTIPLY", "SQUARED_DIFFERENCE"): n for text, n in MULTIPLIED.items()}
 
@@ -240,9 +240,9 @@ def test_cycles_of_options_are_those_of_the_rtl(name: str, wanted: dict[str, int
     assert counted_by_rtl(name, wanted) == wanted
 
 
-#: Cycles of the programs for which the estimate is one less: two units
-#: that read the unified buffer at the end.
-SHORT = (895,)
+#: Cycles of the programs for which the estimate is one less: the tile of a second MATMUL starts
+#: between two MOVE_WEIGHTS.
+SHORT = (156,)
 
 
 @pytest.mark.parametrize(("name", "wanted"), WITH_OPTIONS)
@@ -264,7 +264,7 @@ def test_more_weight_rows_help_at_one_pixel(rows: int, each: int):
     config = preset(f"edge,weight_rows={rows}")
     assert work(matmul(taps=784), config) == 49 * each
     assert work(matmul(x_count=2, taps=784), config) == 49 * max(each, 4)
-    assert total(matmul(taps=784), config=config) == pytest.approx(48 * each + 95, abs=3)
+    assert total(matmul(taps=784), config=config) == pytest.approx(48 * each + 98, abs=3)
 
 
 @pytest.mark.parametrize("field", ["x_count", "y_count", "z_count", "taps"])
