@@ -375,5 +375,5 @@ def test_refusal_of_a_clock() -> None:
 
 
 def test_repr_is_short() -> None:
-    text = "<Profile 'mnist_mlp.tflite' on edge, batch 1: 6,613 cycles>"
+    text = "<Profile 'mnist_mlp.tflite' on edge, batch 1: 6,616 cycles>"
     assert repr(profile("mnist_mlp")) == text
