@@ -41,9 +41,9 @@ class Semaphores(Component):
 
     Timing
     ------
-    ``granted`` is combinational from ``requesting`` and ``want``, but which masks overlap is known
-    one cycle after they came. A count posted in one cycle can
-    be taken in the next. A semaphore that gave a count gives none in the next cycle.
+    ``granted`` depends on registers alone: on ``requesting`` and ``want`` of the cycle before. A
+    count posted in one cycle can be taken in the next. A semaphore that gave a count gives none in
+    the next cycle.
     """
 
     def __init__(self, *, count: int, units: int) -> None:

@@ -81,17 +81,17 @@ def test_both_modes(name: str, root: Path, more_models: Path, tmp_path: Path) ->
     results = json.loads((folder / "modes" / "accuracy" / "results.json").read_text())
     assert len(results) == 3
     for n, result in enumerate(results):
-        given = np.frombuffer((data / TASKS[name].model / f"{n}.bin").read_bytes(), np.uint8)
-        array = TASKS[name].read(given, program.inputs[0]).reshape(1, *program.inputs[0].shape)
-        found = reference(model.read_bytes(), [array])[0][0].reshape(-1)
-        real = (found.astype(np.float32) - output.zero_point) * np.float32(output.scale)
+        content = np.frombuffer((data / TASKS[name].model / f"{n}.bin").read_bytes(), np.uint8)
+        array = TASKS[name].read(content, program.inputs[0]).reshape(1, *program.inputs[0].shape)
+        quantized = reference(model.read_bytes(), [array])[0][0].reshape(-1)
+        real = (quantized.astype(np.float32) - output.zero_point) * np.float32(output.scale)
         if TASKS[name].is_error:
-            error = np.mean((real - given.view("<f4")) ** 2)
+            error = np.mean((real - content.view("<f4")) ** 2)
             assert result["scores"] == pytest.approx([error], rel=1e-5, abs=1e-3)
         else:
             # Steps of the scores are larger than those of the text: each byte is LiteRT's.
             numbers = np.array(result["scores"]) / output.scale + output.zero_point
-            assert np.rint(numbers).tolist() == found.tolist()
+            assert np.rint(numbers).tolist() == quantized.tolist()
 
     windows = json.loads((folder / "modes" / "performance" / "results.json").read_text())
     assert len(windows) == 5

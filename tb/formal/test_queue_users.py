@@ -27,14 +27,14 @@ MOVES = preset("nano,links=skid,activation_weights=true")
 
 
 def _link(spec, path, width, *, config, block=None):
-    """Return what a link of the check holds, and that it offers something."""
+    """Return what a link of the check holds."""
     valid = spec.see(f"{path}.o__valid", 1)
     held = (Pair if config.skid else Single)(spec, path, width=width, valid=valid)
     if isinstance(held, Pair) and block:
         for bit in range(block, width, block):
             copies = [spec.see(f"{path}.{name}_{bit}", 1) for name in ("valid", "full", "front")]
             spec.claim(f"copies of bit {bit}", Cat(*copies) == Cat(valid, held.full, held.turn))
-    return held, valid
+    return held
 
 
 def _two(m, *, push, value, pop):
@@ -82,8 +82,8 @@ def check_spec(module=check, config=MOVES):
     opcodes = [opcode.value for opcode in isa.Opcode if isa.has(opcode, config)]
     dut = spec.open("dut", module.Check(config=config))
     word = Value.cast(dut.i.payload)
-    first, _ = _link(spec, "dut.first", len(word), config=config)
-    last, _ = _link(spec, "dut.last", check.CHECKED.size, config=config, block=FAR)
+    first = _link(spec, "dut.first", len(word), config=config)
+    last = _link(spec, "dut.last", check.CHECKED.size, config=config, block=FAR)
     # Words in the first link, in the register of the table, and in the last link.
     inside, middle = Signal(), Signal.like(word)
     count, taps = Signal(streams.INDEX_BITS), Signal(VALUE_BITS, init=1)
