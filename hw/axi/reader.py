@@ -175,7 +175,9 @@ class ReadMaster(Component):
             m.d.comb += requests[n].ready.eq(free & ~full[n] & arbiter.eligible[n])
         with m.If(free):
             taken = arbiter.grants.any()
-            outside = streams.outside(self.bounds, burst.address)
+            # Compared beside the choice, which comes late.
+            beyond = [streams.outside(self.bounds, request.payload.address) for request in requests]
+            outside = Mux(arbiter.grants[-1], beyond[-1], beyond[0])
             m.d.sync += [
                 bus.arvalid.eq(taken & ~outside),
                 refused.eq(taken & outside),

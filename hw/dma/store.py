@@ -101,7 +101,7 @@ class StoreUnit(streams.Unit):
         wiring.connect(m, gatherer.request, wiring.flipped(self.reads.request))
         wiring.connect(m, writer.bus, wiring.flipped(self.bus))
         # One copy for the splitter and the queue, one for the wide blocks.
-        stop, halts = Signal(), Signal(attrs=COPY)
+        stop, halts = (Signal(name=name, attrs=COPY) for name in ("stop", "halts"))
         m.d.comb += [
             *(block.abort.eq(halts) for block in (gatherer, writer)),
             gatherer.valid.eq(self.reads.valid),

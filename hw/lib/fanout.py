@@ -4,8 +4,9 @@ from typing import Any
 
 from amaranth.hdl import Module, Signal, Value
 
-#: Attributes of a register that is a copy of another one, made to halve the fan-out. ``hw/flow``
-#: keeps such registers apart; an equal register without the attribute is merged into one of them.
+#: Attributes of equal registers that share the fan-out of one. ``hw/flow`` keeps such registers
+#: apart. All of them need the attribute: synthesis merges an equal register without it into one of
+#: them.
 COPY: Any = {"keep": 1}
 
 

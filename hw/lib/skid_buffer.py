@@ -86,12 +86,24 @@ class SkidBuffer(Component):
         # Two registers, written and read in turn.
         even = Signal.like(self.i.payload, reset_less=True)
         odd = Signal.like(self.i.payload, reset_less=True)
-        front = Signal()
-        full = Signal()
-        m.d.comb += [self.i.ready.eq(~full), self.idle.eq(~self.o.valid)]
         taken, offered = Value.cast(self.i.payload), Value.cast(self.o.payload)
         slots = Value.cast(even), Value.cast(odd)
         direct = self.direct
+        firsts = range(direct, max(len(taken), 1), self.block or max(len(taken), 1))
+        # The state of each block: there is an entry, there are two, the older one is in `odd`.
+        states = [
+            [
+                Signal(name=name + suffix, attrs=COPY if len(firsts) > 1 else {})
+                for name in ("valid", "full", "front")
+            ]
+            for suffix in ("", *(f"_{first}" for first in firsts[1:]))
+        ]
+        full = states[0][1]
+        m.d.comb += [
+            self.o.valid.eq(states[0][0]),
+            self.i.ready.eq(~full),
+            self.idle.eq(~self.o.valid),
+        ]
         if direct:
             # The oldest of two entries, and the other one: `even` and `odd` here, not in turn.
             with m.If(~self.o.valid | self.o.ready):
@@ -99,17 +111,8 @@ class SkidBuffer(Component):
             with m.If(~full):
                 m.d.sync += slots[1][:direct].eq(taken[:direct])
             m.d.comb += offered[:direct].eq(slots[0][:direct])
-        block = self.block or max(len(taken), 1)
-        for first in range(direct, max(len(taken), 1), block):
-            bits = slice(first, first + block)
-            valid, held, turn = (
-                (self.o.valid, full, front)
-                if first == direct
-                else (
-                    Signal(name=f"{name}_{first}", attrs=COPY)
-                    for name in ("valid", "full", "front")
-                )
-            )
+        for first, (valid, held, turn) in zip(firsts, states, strict=True):
+            bits = slice(first, first + firsts.step)
             # `ready` comes late in a cycle. It reaches these three registers only, at their data
             # inputs, which are faster than enables.
             m.d.sync += [

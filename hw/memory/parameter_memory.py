@@ -1,6 +1,6 @@
 """Parameter memory of the channels, and the store that joins it and the tables."""
 
-from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream
 from amaranth.lib.memory import Memory
 
@@ -131,31 +131,38 @@ class ParameterMemory(Component):
         """Number of the beat in its channel; no bits if a beat has a whole channel or more."""
         return self.offset[min(4, (self.bus_bytes - 1).bit_length()) : 4]
 
-    def _collect(self, m: Module) -> list[data.View]:
-        """Return the channels that the beats so far have filled, a register for each in a beat."""
+    def _collect(self, m: Module, number: int) -> list[data.View]:
+        """Return the channels that the beats so far have filled, a register for each in a beat.
+
+        ``number`` tells equal registers apart.
+        """
         channels = [
-            Signal(streams.CHANNEL, name=f"channel_{j}", reset_less=True, attrs=COPY)
+            Signal(streams.CHANNEL, name=f"channel_{number}_{j}", reset_less=True, attrs=COPY)
             for j in range(max(1, self.bus_bytes // PARAMETER_BYTES))
         ]
         for j, channel in enumerate(channels):
             for name, first in _FIRST_BYTES.items():
                 beat, byte = divmod(PARAMETER_BYTES * j + first, self.bus_bytes)
                 value = Cat(self.data[byte:])[: len(Value.cast(channel[name]))]
-                with m.If(self.enable & (self._part == beat)):
+                # A beat with all of a channel is taken without regard to `enable`.
+                taken = self.enable & (self._part == beat) if len(self._part) else Const(1)
+                with m.If(taken):
                     m.d.sync += channel[name].eq(value)
         return channels
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         [parameters] = data_registers(m, self.parameters)
-        channels = self._collect(m)
         first = self.offset[4:]
         lane_bits = (self.lanes - 1).bit_length()
         # The last beat of a channel completes it.
         held = Signal()
         m.d.sync += held.eq(self.enable & self._part.all())
+        channels: list[data.View] = []
         for lane in range(self.lanes):
-            # A copy for each lane.
+            # A copy of the channels for two lanes, and one of their number for each lane.
+            if lane % 2 == 0:
+                channels = self._collect(m, lane)
             held_first = Signal(len(first), name=f"first_{lane}", reset_less=True, attrs=COPY)
             m.d.sync += held_first.eq(first)
             row = held_first[lane_bits:]

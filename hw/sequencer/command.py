@@ -8,11 +8,16 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS, WORD_BYTES, register_limits
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.fanout import COPY
 
 #: A word for the queue of a unit, the index of its instruction, and whether it is a GO.
 QUEUED = data.StructLayout(
     {"bits": unsigned(8 * WORD_BYTES), "index": unsigned(streams.INDEX_BITS), "go": 1}
 )
+
+
+#: Registers that share one copy of ``restore``.
+SHARE = 8
 
 
 def is_go(unit: isa.Unit, code: Value) -> Value:
@@ -34,14 +39,16 @@ class Command(Component):
     -------
     i : In(stream of unsigned(32))
         Words of this unit, in order. Taken while no instruction is offered.
+    restore : In(1)
+        Gives the registers the defaults of their fields, and drops the instruction.
     o : Out(stream of ``streams.issued``)
         Instruction, without its tag and ``post``. Bits of a field that no legal value uses have no
         register and are zero.
 
     Timing
     ------
-    One word a cycle; an instruction is offered in the cycle after its GO. A reset gives the
-    registers the defaults of their fields.
+    One word a cycle; an instruction is offered in the cycle after its GO. ``restore``, and a reset,
+    take effect one cycle later: no word may come in that cycle.
     """
 
     def __init__(self, *, config: Config, unit: isa.Unit) -> None:
@@ -50,6 +57,7 @@ class Command(Component):
         opcodes = [opcode for opcode, owner in isa.UNITS.items() if owner is unit]
         self.i = In(stream.Signature(unsigned(8 * WORD_BYTES)))
         self.o = Out(stream.Signature(streams.issued(*opcodes)))
+        self.restore = In(1)
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
@@ -66,11 +74,18 @@ class Command(Component):
         ]
         taken = self.i.valid & self.i.ready
         parts: dict[str, list[Value]] = {}
-        for register in REGISTERS[self.unit]:
+        registers = REGISTERS[self.unit]
+        restores = [
+            Signal(name=f"restore_{n}", init=1, attrs=COPY)
+            for n in range(-(-len(registers) // SHARE))
+        ]
+        for n, register in enumerate(registers):
             width = register_limits(self.config)[register.code].high.bit_length()
             init = register.value({part.field.name: part.field.default for part in register.parts})
-            held = Signal(width, name=register.name, init=init)
-            with m.If(taken & (code == register.code)):
+            held = Signal(width, name=register.name, init=init, reset_less=True)
+            with m.If(restores[n // SHARE]):
+                m.d.sync += held.eq(init)
+            with m.Elif(taken & (code == register.code)):
                 m.d.sync += held.eq(value)
             padded = Cat(held, Const(0, register.width - width))
             at = 0
@@ -79,7 +94,10 @@ class Command(Component):
                 at += size
         for name, values in parts.items():
             m.d.comb += Value.cast(fields[name]).eq(Cat(values))
-        with m.If(self.o.valid):
+        m.d.sync += [copy.eq(self.restore) for copy in restores]
+        with m.If(restores[0]):
+            m.d.sync += self.o.valid.eq(0)
+        with m.Elif(self.o.valid):
             m.d.sync += self.o.valid.eq(~self.o.ready)
         with m.Elif(self.i.valid & is_go(self.unit, code)):
             m.d.sync += [

@@ -55,11 +55,13 @@ class UnitCounters(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         attrs: Any = race.UNDEFINED | {"ram_style": "distributed" if self.in_luts else "block"}
-        # Inputs in registers: a memory of LUTs has many address inputs, so each half of its bits
-        # has a copy. A reset that comes right after `enable` loses no cycle: those on their way to
-        # the memory get there.
-        enabled, clears = Signal(reset_less=True), Signal(reset_less=True)
-        counts = Signal(reset_less=True)
+        # Inputs in registers, copies of those of other units; a memory of LUTs has many address
+        # inputs, so each half of its bits has a copy. A reset that comes right after `enable` loses
+        # no cycle: those on their way to the memory get there.
+        enabled, clears, counts = (
+            Signal(name=name, reset_less=True, attrs=COPY)
+            for name in ("enabled", "clears", "counts")
+        )
         index = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
         halves = 2 if self.in_luts else 1
         places = [

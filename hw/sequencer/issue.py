@@ -1,6 +1,6 @@
 """Issue of instructions to a unit: queue, registers, semaphores before and after."""
 
-from amaranth.hdl import Module, Mux, ResetInserter, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream
 from amaranth.lib.memory import Memory
 
@@ -12,7 +12,6 @@ from celosia.hw.arch.registers import Activity
 from celosia.hw.lib import race
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
-from celosia.hw.lib.fanout import COPY
 from celosia.hw.lib.queue import RegisteredFIFO
 from celosia.hw.sequencer.activity import UnitActivity
 from celosia.hw.sequencer.command import QUEUED, Command
@@ -169,10 +168,8 @@ class Issue(Component):
         word = self.push.payload.bits
         m.submodules.queue = queue = RegisteredFIFO(width=len(word), depth=most)
         command = Command(config=self.config, unit=self.unit)
-        # A cycle later: the first word of the next program comes later than that.
-        flushed = Signal(attrs=COPY)
-        m.d.sync += flushed.eq(self.flush)
-        m.submodules.command = ResetInserter(flushed)(command)
+        # The first word of the next program comes later than the defaults.
+        m.submodules.command = command
         m.submodules.in_flight = in_flight = InFlight()
         m.submodules.classes = classes = UnitActivity()
         acquired = Signal()
@@ -207,6 +204,7 @@ class Issue(Component):
             queue.w_en.eq(self.push.valid & self.push.ready),
             queue.w_data.eq(word),
             self.push.ready.eq(~(goes & full)),
+            command.restore.eq(self.flush),
             command.i.valid.eq(queue.r_rdy),
             command.i.payload.eq(queue.r_data),
             queue.r_en.eq(command.i.ready),

@@ -82,7 +82,9 @@ class Sequencer(Component):
         m.submodules.program = program
         m.submodules.dispatch = self.dispatch
         m.submodules.faults = faults
-        m.submodules.semaphores = ResetInserter(supervisor.begin)(self.semaphores)
+        # The counts of the program before; the first word comes later than this.
+        begun = delayed(m, supervisor.begin, 1, name="begun")[-1]
+        m.submodules.semaphores = ResetInserter(begun)(self.semaphores)
         wiring.connect(m, supervisor.status, wiring.flipped(self.status))
         self._connect_program(m)
         for unit in self.issues:

@@ -120,7 +120,7 @@ class AccumulatorWriter(Component):
         m.d.comb += [
             *(forwarding.groups[age].eq(step.position) for age, step in enumerate(steps)),
             forwarding.valid.eq(valid),
-            forwarding.joins.eq(steps[4].joins),
+            forwarding.joins.eq(steps[3].joins),
             forwarding.written.eq(update.sums),
             update.new.eq(self.scaled),
         ]

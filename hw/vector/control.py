@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, enum, wiring
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
-from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.component import Component, In, Out, array
 from celosia.hw.lib.fanout import COPY, data_registers
+from celosia.hw.lib.skid_buffer import FAR
 from celosia.hw.vector.task import Launch, Step, VectorSizes
 
 
@@ -60,11 +61,11 @@ class Slots(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        oldest_writes = Signal(attrs=COPY)
-        m.d.comb += self.oldest_writes.eq(oldest_writes)
+        oldest, oldest_writes = (Signal(name=n, attrs=COPY) for n in ("oldest", "oldest_writes"))
+        m.d.comb += [self.oldest.eq(oldest), self.oldest_writes.eq(oldest_writes)]
         tags, endings = data_registers(m, self.tags, self.endings)
         with m.If(self.finished):
-            m.d.sync += [self.oldest.eq(~self.oldest), oldest_writes.eq(~self.oldest)]
+            m.d.sync += [oldest.eq(~oldest), oldest_writes.eq(~oldest)]
         for slot in range(2):
             with m.If(self.launch.valid & (self.launch.slot == slot)):
                 m.d.sync += [
@@ -165,8 +166,8 @@ class VectorControl(streams.Unit):
         Source and destination prepare ``Runs`` for the task on offer. Two equal bits.
     prepared : In(1)
         Both are prepared.
-    launch : Out(Launch)
-        Start of a task.
+    launch, launches : Out(Launch), Out(Launch).array(3)
+        Start of a task; the same from other registers, for source, destination and datapath.
     running : In(1)
         Source or destination has not finished its loops.
     issues, reads_wait : In(1)
@@ -203,6 +204,7 @@ class VectorControl(streams.Unit):
         self.settle_cycles = settle_cycles
         self.softmax = sizes.softmax
         self.launch = Out(Launch(sizes))
+        self.launches = array(Out(Launch(sizes)), 3)
         self.oldest = Out(1)
         self.oldest_writes = Out(1)
         self.stop = Out(1)
@@ -229,7 +231,6 @@ class VectorControl(streams.Unit):
 
     def _launch(self, m: Module, state: Any, slots: Slots) -> None:
         """Take the next task, and start it when the tasks in flight permit."""
-        [task] = data_registers(m, self.launch.task)
         reads_sums = self.launch.task.source == isa.Space.ACCUMULATORS
         writes_sums = self.launch.task.destination == isa.Space.ACCUMULATORS
         other_writes_sums = Mux(self.launch.slot, slots.to_sums[0], slots.to_sums[1])
@@ -239,22 +240,29 @@ class VectorControl(streams.Unit):
         overtakes = writes_sums & ~other_writes_sums
         other_used = Mux(self.launch.slot, slots.used[0], slots.used[1])
         own_used = Mux(self.launch.slot, slots.used[1], slots.used[0])
-        may_launch = Signal()
         taken = Signal()
         ends = Signal()
         m.d.comb += [
             self.instruction.ready.eq((state == State.FREE) & ~self.stop),
             taken.eq(self.instruction.valid & self.instruction.ready),
             ends.eq((state == State.RUNNING) & ~self.running),
-            self.launch.valid.eq(may_launch),
         ]
-        # One copy of the state for the source and one for the destination.
-        for side in range(2):
-            free = Signal(name=f"free_{side}", init=1, attrs=COPY)
+        launches = [self.launch, *self.launches]
+        starts = [Signal(name=f"starts_{n}", attrs=COPY) for n in range(len(launches))]
+        # Copies of the state: for the source, for the destination, and for parts of the task. What
+        # is taken without `valid` is not used.
+        [task] = data_registers(m, self.launch.task)
+        new, held = Value.cast(self.instruction.payload.task), Value.cast(task)
+        for n, part in enumerate([None, None, *range(0, len(held), FAR)]):
+            free = Signal(name=f"free_{n}", init=1, attrs=COPY)
             m.d.sync += free.eq((free & ~taken) | ends)
-            m.d.comb += self.prepare[side].eq(self.instruction.valid & free & ~self.stop)
+            if part is None:
+                m.d.comb += self.prepare[n].eq(self.instruction.valid & free & ~self.stop)
+                continue
+            with m.If(free):
+                m.d.sync += held[part : part + FAR].eq(new[part : part + FAR])
         # Registered: a condition that holds stays true until the task starts, except `stop`.
-        m.d.sync += may_launch.eq(
+        may_launch = (
             (state == State.PREPARING)
             & self.prepared
             & ~self.busy
@@ -263,8 +271,13 @@ class VectorControl(streams.Unit):
             & ~self.launch.valid
             & ~(self.stop | self.fault_valid | self.abort)
         )
+        m.d.sync += [start.eq(may_launch) for start in starts]
+        for launch, start in zip(launches, starts, strict=True):
+            m.d.comb += launch.valid.eq(start)
+        for launch in self.launches:
+            m.d.comb += [launch.task.eq(self.launch.task), launch.slot.eq(self.launch.slot)]
         with m.If(taken):
-            m.d.sync += [task.eq(self.instruction.payload.task), state.eq(State.PREPARING)]
+            m.d.sync += state.eq(State.PREPARING)
         with m.Elif(self.launch.valid):
             m.d.sync += state.eq(State.RUNNING)
         with m.Elif(ends):
@@ -290,10 +303,10 @@ class VectorControl(streams.Unit):
                 self.fault.tag.eq(Mux(self.wrong_slot, slots.tags[1], slots.tags[0])),
             ]
         m.d.comb += self.fault_valid.eq(~self.stop & faults)
-        stop_writes = Signal(attrs=COPY)
-        m.d.comb += self.stop_writes.eq(stop_writes)
+        stop, stop_writes = (Signal(name=n, attrs=COPY) for n in ("stop", "stop_writes"))
+        m.d.comb += [self.stop.eq(stop), self.stop_writes.eq(stop_writes)]
         with m.If(self.fault_valid | self.abort):
-            m.d.sync += [self.stop.eq(1), stop_writes.eq(1)]
+            m.d.sync += [stop.eq(1), stop_writes.eq(1)]
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -6,7 +6,7 @@ from amaranth.lib import data, stream, wiring
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.skid_buffer import PipelineRegister
+from celosia.hw.lib.skid_buffer import FAR, PipelineRegister, link
 from celosia.hw.memory.accumulators import read_layout
 from celosia.hw.vector.datapath import groups_in_flight
 from celosia.hw.vector.pace import Pace
@@ -115,9 +115,11 @@ class Source(Component):
         m = Module()
         task = self.launch.task
         m.submodules.responses = responses = Responses(sizes=self.sizes)
-        m.submodules.offered = offered = PipelineRegister(self.unified_read.payload.shape())
+        read = self.unified_read.payload.shape()
+        m.submodules.offered = offered = link(read, skid=self.sizes.skid, block=FAR)
         wiring.connect(m, offered.o, wiring.flipped(self.unified_read))
-        delayed = ~offered.i.ready
+        # The read that was taken last has not reached the port, or is refused there.
+        delayed = ~offered.i.ready | (offered.o.valid & ~offered.o.ready)
         m.submodules.reads = reads = ReadAddresses(sizes=self.sizes)
         wiring.connect(m, wiring.flipped(self.launch), reads.launch)
         m.d.comb += [
@@ -132,8 +134,8 @@ class Source(Component):
         issue = Signal()
         from_rows = task.source == isa.Space.ACCUMULATORS
         from_bytes = ~from_rows & ~task.constant
-        # Registered, because `ready` of the port comes late: it passes few gates. One of two spaces
-        # is left after the read of this cycle.
+        # Registered, because without skid buffers `ready` of the port comes late: it passes few
+        # gates. One of two spaces is left after the read of this cycle.
         space = Signal()
         other = Signal()
         m.d.sync += [space.eq(from_bytes & responses.space), other.eq(~from_bytes)]

@@ -1,12 +1,12 @@
 """Arithmetic on old sums and new results, and old sums that are still being written."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data
 
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
-from celosia.hw.lib.fanout import data_registers
+from celosia.hw.lib.fanout import COPY, data_registers
 from celosia.hw.targets.product import Product
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.task import VectorSizes
@@ -130,7 +130,7 @@ class Forwarding(Component):
     groups, valid : In(ArrayLayout(position_layout, AGES)), In(AGES)
         Position of the group of each age in cycles, and that there is one.
     joins : In(1)
-        The group of age 4 needs its old sums. Else ``old`` is zero.
+        The group of age 3 will need its old sums. Else ``old`` is zero.
     sums : In(ArrayLayout(signed(32), columns))
         Row that was read for the group of age 4.
     written : In(ArrayLayout(signed(32), lanes))
@@ -181,26 +181,28 @@ class Forwarding(Component):
         old, again = data_registers(m, self.old, self.again)
         sizes = self.sizes
         hits = self._hits(m)
-        group = self.groups[4]
         ages = max(0, len(hits) - 2)
         results = delayed(m, self.written, ages, name="result", reset_less=True)
         forwards = list(zip(hits[1:], results, strict=False))
-        with m.Switch(group.group):
-            for number in range(sizes.column_groups):
-                with m.Case(number):
-                    for lane in range(sizes.lanes):
-                        value: Value = self.sums[number * sizes.lanes + lane]
+        for lane in range(sizes.lanes):
+            # Group of age 4. A copy for each lane: they reach all bits of its old sum.
+            number, joins = (
+                Signal.like(value, name=f"{name}_{lane}", reset_less=True, attrs=COPY)
+                for name, value in (("number", self.groups[3].group), ("joins", self.joins))
+            )
+            m.d.sync += [number.eq(self.groups[3].group), joins.eq(self.joins)]
+            with m.Switch(number):
+                for n in range(sizes.column_groups):
+                    with m.Case(n):
+                        value: Value = self.sums[n * sizes.lanes + lane]
                         for hit, result in reversed(forwards):
                             value = Mux(hit[lane], result[lane], value)
                         m.d.sync += old[lane].eq(value)
-        with m.If(~self.joins):
-            m.d.sync += old.eq(0)
-        m.d.sync += again.eq(Mux(self.joins, hits[0] if hits else 0, 0))
-        forwarded = Cat(Cat(hit[lane] for hit in hits).any() for lane in range(sizes.lanes))
-        m.d.comb += self.used.eq(
-            Cat(
-                Mux(self.joins & (group.group == number), group.mask & ~forwarded, 0)
-                for number in range(sizes.column_groups)
-            )
-        )
+            with m.If(~joins):
+                m.d.sync += old[lane].eq(0)
+            m.d.sync += again[lane].eq(joins & hits[0][lane] if hits else 0)
+            forwarded = Cat(hit[lane] for hit in hits).any() if hits else Const(0)
+            used = joins & self.groups[4].mask[lane] & ~forwarded
+            for n in range(sizes.column_groups):
+                m.d.comb += self.used[n * sizes.lanes + lane].eq(used & (number == n))
         return m

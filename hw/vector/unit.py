@@ -99,7 +99,8 @@ class VectorUnit(streams.Unit):
         m.submodules.reads = reads = RowReads(sizes=sizes)
         source, destination = self._sides(m, control)
         wiring.connect(m, wiring.flipped(self.parameters), datapath.parameters)
-        wiring.connect(m, control.launch, reads.launch, datapath.launch)
+        wiring.connect(m, control.launch, reads.launch)
+        wiring.connect(m, control.launches[2], datapath.launch)
         wiring.connect(m, destination.descriptors, writers.descriptors)
         wiring.connect(m, writers.unified_write, wiring.flipped(self.unified_write))
         self.report(m, control)
@@ -160,7 +161,7 @@ class VectorUnit(streams.Unit):
             control.reads_wait.eq(source.waits),
         ]
         for number, (name, side) in enumerate((("source", source), ("destination", destination))):
-            wiring.connect(m, control.launch, side.launch)
+            wiring.connect(m, control.launches[number], side.launch)
             m.d.comb += [
                 side.stop.eq(control.stop),
                 side.run.eq(decoder.o.payload[name].run),
@@ -171,7 +172,7 @@ class VectorUnit(streams.Unit):
             # MAXIMUM and SUM write nothing: no descriptors.
             step = control.launch.task.step
             writes = (step == Step.NONE) | (step == Step.SHARE)
-            m.d.comb += destination.launch.valid.eq(control.launch.valid & writes)
+            m.d.comb += destination.launch.valid.eq(control.launches[1].valid & writes)
         return source, destination
 
     def _watch(self, m: Module, control: VectorControl, source: Source, datapath: Datapath) -> None:

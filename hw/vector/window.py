@@ -1,6 +1,6 @@
 """Window unit: combines the elements of a window and splits the result into groups."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 
 from celosia.hw.arch import isa
@@ -17,59 +17,81 @@ def group_layout(*, lanes: int) -> data.StructLayout:
     )
 
 
-class WindowColumn(Component):
-    """Maximum or sum of one column's window.
+#: Columns that share the registers which say what becomes of an element.
+_SHARED = 4
 
-    One adder does both: for the maximum it subtracts the new element.
+
+class WindowColumns(Component):
+    """Maximum or sum of the windows of a few columns.
+
+    One adder for each column does both: for the maximum it subtracts the new element.
+
+    Parameters
+    ----------
+    columns : int
+        Number of columns.
 
     Members
     -------
     launch, window : In(1), In(isa.Window)
         Takes ``window`` for the elements from the next cycle on.
-    valid, first, value : In(1), In(1), In(signed(32))
-        Valid bit, first of a window, and value of an element.
-    held : Out(signed(32))
-        Maximum or sum of the elements of the window so far.
+    valid, first : In(1), In(1)
+        There is an element in each column; it is the first of its window.
+    values : In(ArrayLayout(signed(32), columns))
+        The elements.
+    held : Out(ArrayLayout(signed(32), columns))
+        Maxima or sums of the elements of the windows so far.
 
     Timing
     ------
     ``held`` changes two cycles after an element. One element each cycle.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, columns: int) -> None:
+        self.columns = columns
+        values = data.ArrayLayout(signed(32), columns)
         self.launch = In(1)
         self.window = In(isa.Window)
         self.valid = In(1)
         self.first = In(1)
-        self.value = In(signed(32))
-        self.held = Out(signed(32))
+        self.values = In(values)
+        self.held = Out(values)
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         [held] = data_registers(m, self.held)
-        # Complemented for the maximum.
-        new = Signal(signed(32), reset_less=True)
-        valid, first, greatest = (
+        # `held` becomes the element, not the sum; it changes whatever the comparison says; it
+        # changes if the element is greater.
+        replaces, always, compares = (
             Signal(name=name, reset_less=True, attrs=COPY)
-            for name in ("valid", "first", "greatest")
+            for name in ("replaces", "always", "compares")
         )
+        # The window is a maximum. A copy for each column.
+        maximum = [
+            Signal(name=f"greatest_{column}", reset_less=True, attrs=COPY)
+            for column in range(self.columns)
+        ]
         m.d.sync += [
-            new.eq(self.value ^ greatest.replicate(32)),
-            valid.eq(self.valid),
-            first.eq(self.first),
+            replaces.eq(self.first | maximum[0]),
+            always.eq(self.valid & (self.first | ~maximum[0])),
+            compares.eq(self.valid & maximum[0]),
         ]
         with m.If(self.launch):
-            m.d.sync += greatest.eq(self.window == isa.Window.MAX)
-        # The bit below the numbers is the carry that completes a subtraction: 1 + `greatest`.
-        total = Signal(signed(34))
-        replaces = Signal()
-        m.d.comb += [
-            total.eq(Cat(1, held).as_signed() + Cat(greatest, new).as_signed()),
-            replaces.eq(first | (greatest & total[-1])),
-        ]
-        with m.If(valid & (replaces | ~greatest)):
-            m.d.sync += held.eq(Mux(replaces, new ^ greatest.replicate(32), total[1:33]))
+            m.d.sync += [copy.eq(self.window == isa.Window.MAX) for copy in maximum]
+        for column, greatest in enumerate(maximum):
+            # Complemented for the maximum.
+            new = Signal(signed(32), name=f"new_{column}", reset_less=True)
+            m.d.sync += new.eq(self.values[column] ^ greatest.replicate(32))
+            # The bit below the numbers is the carry that completes a subtraction: 1 + `greatest`.
+            total = Signal(signed(34), name=f"total_{column}")
+            before = Cat(1, held[column]).as_signed()
+            m.d.comb += total.eq(before + Cat(greatest, new).as_signed())
+            # The sum comes late: of a maximum its sign reaches the enable only.
+            with m.If(always | (compares & total[-1])):
+                m.d.sync += held[column].eq(
+                    Mux(replaces, new ^ greatest.replicate(32), total[1:33])
+                )
         return m
 
 
@@ -221,17 +243,19 @@ class WindowUnit(Component):
             self.group.fault.eq(steps.fault),
             self.busy.eq(steps.busy),
         ]
-        held = []
-        for column in range(columns):
-            m.submodules[f"column_{column}"] = combined = WindowColumn()
+        held: list[Value] = []
+        for first in range(0, columns, _SHARED):
+            count = min(_SHARED, columns - first)
+            m.submodules[f"columns_{first}"] = combined = WindowColumns(columns=count)
             m.d.comb += [
                 combined.launch.eq(self.launch),
                 combined.window.eq(self.window),
                 combined.valid.eq(self.element.valid),
                 combined.first.eq(self.element.first),
-                combined.value.eq(self.element["values"][column]),
             ]
-            held.append(combined.held)
+            for column in range(count):
+                m.d.comb += combined.values[column].eq(self.element["values"][first + column])
+                held.append(combined.held[column])
         # The first group comes from the columns, which may change in the next cycle; the others are
         # in a register. So is the first one if a group takes several cycles.
         values = held if self.group_cycles > 1 else held[lanes:]

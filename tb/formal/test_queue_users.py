@@ -156,7 +156,10 @@ def _checked_claims(spec, config, there, result, shown, opcodes, *, name):
 
 
 def command_spec(module=command, unit=isa.Unit.LOAD, config=NANO):
-    """A register has the value set last, its default until then; GO offers all of them."""
+    """A register has the value set last, its default until then; GO offers all of them.
+
+    The cycle after a reset or after ``restore`` has no word, and gives the defaults.
+    """
     spec = Spec()
     dut = spec.open("dut", module.Command(config=config, unit=unit))
     bits = dut.i.payload
@@ -172,6 +175,13 @@ def command_spec(module=command, unit=isa.Unit.LOAD, config=NANO):
         spec.m.d.sync += [whole.eq(1), started.eq(bits)]
     with spec.m.Elif(dut.o.ready):
         spec.m.d.sync += whole.eq(0)
+    restored = Signal(init=1)
+    spec.m.d.sync += restored.eq(dut.restore)
+    spec.given("no word while defaults come", ~restored | ~dut.i.valid)
+    with spec.m.If(restored):
+        spec.m.d.sync += [was.eq(0), whole.eq(0)]
+    for copy in range(-(-len(REGISTERS[unit]) // command.SHARE)):
+        spec.claim(f"copy {copy}", spec.see(f"dut.restore_{copy}", 1) == restored)
     fields = isa.UNIT_LAYOUTS[unit](dut.o.payload.fields.as_value())
     for register in REGISTERS[unit]:
         limit = register_limits(config)[register.code].high
@@ -192,7 +202,8 @@ def command_spec(module=command, unit=isa.Unit.LOAD, config=NANO):
     spec.claim("opcode", ~whole | (opcode == started[_CODES]))
     spec.claim("no post", Value.cast(fields.post) == 0)
     spec.claim("wait", ~whole | (fields.wait == started[_VALUES][:SEMAPHORES]))
-    spec.claim("instruction waits", spec.waits(dut.o.valid, dut.o.ready, dut.o.payload))
+    waits = spec.waits(dut.o.valid, dut.o.ready, dut.o.payload)
+    spec.claim("instruction waits", waits | spec.past(restored))
     spec.cover("one after the other", whole & spec.past(dut.o.valid & dut.o.ready, 3))
     return spec
 
@@ -220,7 +231,10 @@ def issue_spec(module=None):
     spec.given("one register each", ~dut.push.valid | go | ~set_before)
     spec.given("a GO is one", dut.push.payload.go == go)
     spec.given("no flush meanwhile", ~dut.flush)
-    spec.claim("nor before", ~spec.see("dut.flushed", 1))
+    first_cycle = Signal(init=1)
+    spec.m.d.sync += first_cycle.eq(0)
+    spec.claim("nor before", spec.see("dut.command.restore_0", 1) == first_cycle)
+    spec.claim("nothing in the first cycle", ~first_cycle | ((queue.level == 0) & ~whole))
     in_order(
         spec,
         name="words ",

@@ -70,10 +70,9 @@ def test_direct_bits_broken(right, wrong, claim):
 
 @pytest.mark.parametrize("lost", ["full", "front"])
 def test_skid_buffer_of_lost_copies(lost):
-    right = 'Signal(name=f"{name}_{first}", attrs=COPY)'
-    broken = broken_module(
-        skid_buffer, right, f'Signal(name=f"{{name}}_{{first}}", attrs=COPY, init=name == "{lost}")'
-    )
+    right = "Signal(name=name + suffix,"
+    init = f'bool(suffix) and name == "{lost}"'
+    broken = broken_module(skid_buffer, right, f"{right} init={init},")
     refuted(skid_buffer_spec(broken, 3), "copies of bit 3", depth=8)
 
 

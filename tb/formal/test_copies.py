@@ -1,0 +1,58 @@
+"""Registers of attribute ``COPY`` have no equal register without it: Yosys makes one of both."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from celosia.hw.arch.presets import preset
+from celosia.hw.flow import tools
+from celosia.hw.vector import control
+from celosia.hw.verilog.build import verilog
+
+_READ = """\
+read_verilog core.v
+hierarchy -top celosia
+proc -norom
+opt_clean -purge
+setattr -set keep 1 a:keep %ci1:+[Q] t:$dff %i
+flatten
+opt_expr
+opt_dff
+opt_clean
+tee -q -o kept.txt select -list t:$*dff* a:keep %i
+tee -q -o merged.txt debug opt_merge
+"""
+_MERGED = re.compile(r"Cell `(\S+)' is identical to cell `(\S+)'")
+
+
+def merged(folder: Path) -> tuple[int, list[tuple[str, str]]]:
+    """Return the number of copies in a core, and the equal registers of which one is a copy."""
+    core = preset("nano,links=skid,counters=luts,softmax=true,elementwise_products=true")
+    (folder / "core.v").write_text(verilog(core))
+    (folder / "copies.ys").write_text(_READ)
+    tools.run("yosys", ["-q", "copies.ys"], folder / "yosys.log")
+    lines = (folder / "kept.txt").read_text().split()
+    kept = {f"\\{line.partition('/')[2]}".replace("\\$", "$", 1) for line in lines}
+    pairs = _MERGED.findall((folder / "merged.txt").read_text())
+    assert pairs
+    return len(kept), [pair for pair in pairs if kept.intersection(pair)]
+
+
+def test_no_copy_is_merged(tmp_path: Path):
+    copies, pairs = merged(tmp_path)
+    assert copies > 100 and not pairs
+
+
+def test_a_register_without_the_attribute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    registers = control.Signal
+
+    def one_plain(*arguments, name=None, **options):
+        if name == "stop":
+            options.pop("attrs")
+        return registers(*arguments, name=name, **options)
+
+    vars(one_plain).update(like=registers.like)
+    monkeypatch.setattr(control, "Signal", one_plain)
+    _, pairs = merged(tmp_path)
+    assert len(pairs) == 1
