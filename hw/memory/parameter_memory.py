@@ -134,7 +134,7 @@ class ParameterMemory(Component):
     def _collect(self, m: Module, number: int) -> list[data.View]:
         """Return the channels that the beats so far have filled, a register for each in a beat.
 
-        ``number`` tells equal registers apart.
+        ``number`` is part of the names of equal registers.
         """
         channels = [
             Signal(streams.CHANNEL, name=f"channel_{number}_{j}", reset_less=True, attrs=COPY)

@@ -17,7 +17,7 @@ def group_layout(*, lanes: int) -> data.StructLayout:
     )
 
 
-#: Columns that share the registers which say what becomes of an element.
+#: Columns that share the registers that decide what becomes of an element.
 _SHARED = 4
 
 
@@ -61,7 +61,7 @@ class WindowColumns(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         [held] = data_registers(m, self.held)
-        # `held` becomes the element, not the sum; it changes whatever the comparison says; it
+        # `held` becomes the element, not the sum; it changes whatever the comparison gives; it
         # changes if the element is greater.
         replaces, always, compares = (
             Signal(name=name, reset_less=True, attrs=COPY)
