@@ -1,5 +1,6 @@
 """Python source lines of signals."""
 
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ class Source(NamedTuple):
     assigned: bool
 
 
+@cache
 def shortened(place: str) -> str:
     """Return ``file:line`` with the file as seen from the top of its package."""
     path = Path(place)
