@@ -32,11 +32,11 @@ def merged(folder: Path) -> tuple[int, list[tuple[str, str]]]:
     (folder / "core.v").write_text(verilog(core))
     (folder / "copies.ys").write_text(_READ)
     tools.run("yosys", ["-q", "copies.ys"], folder / "yosys.log")
-    lines = (folder / "kept.txt").read_text().split()
-    kept = {f"\\{line.partition('/')[2]}".replace("\\$", "$", 1) for line in lines}
+    cells = (folder / "kept.txt").read_text().split()
+    copies = {f"\\{cell.partition('/')[2]}".replace("\\$", "$", 1) for cell in cells}
     pairs = _MERGED.findall((folder / "merged.txt").read_text())
     assert pairs
-    return len(kept), [pair for pair in pairs if kept.intersection(pair)]
+    return len(copies), [pair for pair in pairs if copies.intersection(pair)]
 
 
 def test_no_copy_is_merged(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Queue before a unit: check of words, command, issue."""
+"""Queue before a unit: check of words, issue."""
 
 from itertools import pairwise
 from types import SimpleNamespace
@@ -15,8 +15,7 @@ from celosia.hw.arch.commands import CODE_BITS, REGISTERS, VALUE_BITS, WORD_BYTE
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.presets import preset
 from celosia.hw.lib.skid_buffer import FAR
-from celosia.hw.sequencer import check, command, issue
-from celosia.hw.sequencer.dispatch import EXECUTORS
+from celosia.hw.sequencer import check, issue
 
 _CODES = slice(0, CODE_BITS)
 _VALUES = slice(CODE_BITS, None)
@@ -155,59 +154,6 @@ def _checked_claims(spec, config, there, result, shown, opcodes, *, name):
         spec.claim(f"{name}taps of a tile's row", good | ~move | (taps <= config.columns))
 
 
-def command_spec(module=command, unit=isa.Unit.LOAD, config=NANO):
-    """A register has the value set last, its default until then; GO offers all of them.
-
-    The cycle after a reset or after ``restore`` has no word, and gives the defaults.
-    """
-    spec = Spec()
-    dut = spec.open("dut", module.Command(config=config, unit=unit))
-    bits = dut.i.payload
-    came = dut.i.valid & dut.i.ready
-    go = bits[_CODES] < REGISTERS[unit][0].code
-    chosen = spec.free("chosen", CODE_BITS, fixed=True)
-    held, was = Signal(VALUE_BITS), Signal()
-    whole = Signal()
-    started = Signal.like(bits)
-    with spec.m.If(came & (bits[_CODES] == chosen)):
-        spec.m.d.sync += [held.eq(bits[_VALUES]), was.eq(1)]
-    with spec.m.If(came & go):
-        spec.m.d.sync += [whole.eq(1), started.eq(bits)]
-    with spec.m.Elif(dut.o.ready):
-        spec.m.d.sync += whole.eq(0)
-    restored = Signal(init=1)
-    spec.m.d.sync += restored.eq(dut.restore)
-    spec.given("no word while defaults come", ~restored | ~dut.i.valid)
-    with spec.m.If(restored):
-        spec.m.d.sync += [was.eq(0), whole.eq(0)]
-    for copy in range(-(-len(REGISTERS[unit]) // command.SHARE)):
-        spec.claim(f"copy {copy}", spec.see(f"dut.restore_{copy}", 1) == restored)
-    fields = isa.UNIT_LAYOUTS[unit](dut.o.payload.fields.as_value())
-    for register in REGISTERS[unit]:
-        limit = register_limits(config)[register.code].high
-        spec.given(
-            f"{register.name} within its limit",
-            ~came | (bits[_CODES] != register.code) | (bits[_VALUES] <= limit),
-        )
-        shown = Cat(
-            Value.cast(fields[field.name])[low : low + width]
-            for field, low, width in register.parts
-        )
-        default = register.value({part.field.name: part.field.default for part in register.parts})
-        wanted = Mux(was, held, default)[: register.width]
-        spec.claim(register.name, (chosen != register.code) | (shown == wanted))
-    spec.claim("offered when whole", dut.o.valid == whole)
-    spec.claim("taken until whole", dut.i.ready == ~whole)
-    opcode = Value.cast(fields.opcode)
-    spec.claim("opcode", ~whole | (opcode == started[_CODES]))
-    spec.claim("no post", Value.cast(fields.post) == 0)
-    spec.claim("wait", ~whole | (fields.wait == started[_VALUES][:SEMAPHORES]))
-    waits = spec.waits(dut.o.valid, dut.o.ready, dut.o.payload)
-    spec.claim("instruction waits", waits | spec.past(restored))
-    spec.cover("one after the other", whole & spec.past(dut.o.valid & dut.o.ready, 3))
-    return spec
-
-
 def issue_spec(module=None):
     """The queue before a unit, short because instructions set one register at most here."""
     spec = Spec()
@@ -219,7 +165,7 @@ def issue_spec(module=None):
     depth = config.queue_depth
     bits = dut.push.payload.bits
     queue = Registered(spec, "dut.queue", width=len(bits), depth=2 * (depth + 1))
-    # What becomes of words after the queue is claimed by ``command_spec``.
+    # What becomes of words after the queue is claimed in ``test_commands``.
     whole = spec.see("dut.command.o__valid", 1)
     word = queue.front
     first = REGISTERS[unit][0].code
@@ -364,23 +310,6 @@ def test_check(config):
 )
 def test_check_broken(right, wrong, claim):
     refuted(check_spec(broken_module(check, right, wrong)), claim, depth=12)
-
-
-@pytest.mark.parametrize("config", [NANO, preset("edge")], ids=lambda c: c.name)
-@pytest.mark.parametrize("unit", EXECUTORS, ids=lambda unit: unit.name)
-def test_command(unit, config):
-    proved(command_spec(unit=unit, config=config), depth=1, reach=8)
-
-
-@changes(
-    ("code == register.code", "code == register.code + 1", "external"),
-    ("init=init", "init=0", "rows"),
-    ("padded[at : at + size]", "padded[:size]", "first"),
-    ("wait.eq(value)", "wait.eq(value[1:])", "wait"),
-    ("self.o.valid.eq(~self.o.ready)", "self.o.valid.eq(0)", "offered when whole"),
-)
-def test_command_broken(right, wrong, claim):
-    refuted(command_spec(broken_module(command, right, wrong)), claim, depth=8)
 
 
 def test_issue():

@@ -41,7 +41,8 @@ fetch | sequencer/fetch | sequencer_fetch | sequencer_program | | sequencer
 check, dispatch | sequencer/check sequencer/dispatch | sequencer_check sequencer_dispatch | | |
     sequencer
 issue, command, semaphores | sequencer/issue sequencer/activity sequencer/command
-    sequencer/semaphores | sequencer_issue sequencer_semaphores | | queue_users semaphores | sequencer
+    sequencer/semaphores | sequencer_issue sequencer_semaphores | |
+    queue_users commands semaphores | sequencer
 supervisor, counters | sequencer/supervisor sequencer/counters lib/counter | sequencer_supervisor
     sequencer_counters lib_counter | | | sequencer
 sequencer | sequencer/sequencer sequencer/program sequencer/faults | sequencer_program
