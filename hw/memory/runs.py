@@ -5,12 +5,25 @@ buffer are left out. A vector of ``lanes`` taps needs the skipped rows before ea
 and the next vector likewise, one vector a cycle.
 """
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Array, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import data_registers
 from celosia.hw.memory.run_start import RunStart, add_rows
+
+
+def above(value: Value, lanes: int) -> Value:
+    """Return ``value > lanes``, for a power of two and without a chain of carries."""
+    bits = lanes.bit_length() - 1
+    return value[bits + 1 :].any() | (value[bits] & value[:bits].any())
+
+
+def below(value: Value, lanes: int) -> Value:
+    """Return ``lane < value`` for each of ``lanes`` lanes, as ``above``."""
+    bits = lanes.bit_length() - 1
+    inside = Array([Const((1 << count) - 1, lanes) for count in range(lanes)])[value[:bits]]
+    return inside | value[bits:].any().replicate(lanes)
 
 
 class LongRuns(Component):
@@ -66,9 +79,6 @@ class LongRuns(Component):
         def next_ahead(ahead: Value, ends: Value, run_shorter: Value) -> Value:
             return (ahead + Mux(ends, run_shorter, -lanes))[: self.count_bits]
 
-        def below(ahead: Value) -> Value:
-            return Cat(i < ahead for i in range(lanes))
-
         # Comparisons for a restart are registered before it. So are those of `ahead`: `near` and
         # `inside` follow it in the cycle in which it changes.
         first_ends = Signal(reset_less=True)
@@ -77,11 +87,12 @@ class LongRuns(Component):
         m.d.sync += new.eq(self.start)
         with m.If(self.start):
             m.d.sync += first_shorter.eq(self.run - lanes)
+        first_below = ~above(first_shorter, lanes)
         with m.If(new):
             m.d.sync += [
-                second.eq(next_ahead(first_shorter, first_shorter <= lanes, first_shorter)),
-                first_ends.eq(first_shorter <= lanes),
-                first_within.eq(below(first_shorter)),
+                second.eq(next_ahead(first_shorter, first_below, first_shorter)),
+                first_ends.eq(first_below),
+                first_within.eq(below(first_shorter, lanes)),
             ]
 
         ahead = Signal(self.count_bits, reset_less=True)
@@ -99,16 +110,16 @@ class LongRuns(Component):
             m.d.sync += [
                 shorter.eq(first_shorter),
                 ahead.eq(second),
-                near.eq(second <= lanes),
-                inside.eq(below(second)),
+                near.eq(~above(second, lanes)),
+                inside.eq(below(second, lanes)),
                 ends.eq(first_ends),
                 within.eq(first_within),
             ]
         with m.Elif(self.advance):
             m.d.sync += [
                 ahead.eq(following),
-                near.eq(following <= lanes),
-                inside.eq(below(following)),
+                near.eq(~above(following, lanes)),
+                inside.eq(below(following, lanes)),
                 ends.eq(near),
                 within.eq(inside),
             ]
@@ -281,7 +292,7 @@ class Runs(_Runs):
         m.submodules.first = first = RunStart(lanes=lanes, row_bits=self.row_bits)
         m.submodules.long = long = LongRuns(lanes=lanes, count_bits=self.count_bits)
         bits = first.remainder_bits
-        is_long = self.run > lanes
+        is_long = above(self.run, lanes)
         prepared_long = Signal(reset_less=True)
         prepared_enters = Signal(lanes, reset_less=True)
         # Of a long run a step enters one at most, as of a run of 2 · lanes; `long` finds the lanes.

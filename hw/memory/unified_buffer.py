@@ -6,12 +6,15 @@ from amaranth.lib import data, stream, wiring
 from celosia.hw import streams
 from celosia.hw.lib.component import Component, In, Out, array
 from celosia.hw.lib.delay import delayed
-from celosia.hw.lib.fanout import data_registers
+from celosia.hw.lib.fanout import COPY, data_registers
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory.bank import bank_of
 
 #: Most lanes that are rotated as an expression for each lane, which grows with their square.
 _MOST = 16
+
+#: Copies of an amount, of which each rotates some bits of all lanes.
+_COPIES = 2
 
 
 def rotated(m: Module, lanes: list[Value], amount: Value) -> list[Value]:
@@ -35,6 +38,16 @@ def rotated(m: Module, lanes: list[Value], amount: Value) -> list[Value]:
     return lanes
 
 
+def rotated_in_parts(m: Module, lanes: list[Value], amounts: list[Value]) -> list[Value]:
+    """Return ``rotated`` lanes; each of the equal ``amounts`` rotates some bits of all lanes."""
+    width = -(-len(lanes[0]) // len(amounts))
+    parts = [
+        rotated(m, [lane[n * width : (n + 1) * width] for lane in lanes], amount)
+        for n, amount in enumerate(amounts)
+    ]
+    return [Cat(bits) for bits in zip(*parts, strict=True)]
+
+
 class BankMapper(Component):
     """Bank mapper: row number of each bank for an access in lane order.
 
@@ -49,6 +62,8 @@ class BankMapper(Component):
     -------
     access, access_valid : In(``streams.unified_read``), In(1)
         Access and its valid bit.
+    offsets : In(ArrayLayout(unsigned, 2))
+        Lower bits of the access's address, in equal registers.
     carried : In(carried_bits)
         Data that are delayed with the access.
     enable : Out(rows)
@@ -76,6 +91,7 @@ class BankMapper(Component):
         self.row_bits = (self.depth - 1).bit_length()
         self.access = In(streams.unified_read(rows=rows, unified_bytes=unified_bytes))
         self.access_valid = In(1)
+        self.offsets = In(data.ArrayLayout(unsigned(self.offset_bits), _COPIES))
         self.carried = In(carried_bits)
         self.valid = Out(1)
         self.enable = Out(rows)
@@ -91,7 +107,7 @@ class BankMapper(Component):
             m, self.row, self.offset, self.carried_out
         )
         count = self.rows
-        offset = self.access.address[: self.offset_bits]
+        offsets = [self.offsets[n] for n in range(_COPIES)]
         base = self.access.address[self.offset_bits :]
 
         # First cycle: mask and skip of each lane are rotated to its bank.
@@ -102,11 +118,11 @@ class BankMapper(Component):
         before_1 = Signal(reset_less=True)
         skip = Signal(data.ArrayLayout(unsigned(self.row_bits + 1), count), reset_less=True)
         mask = Signal(count, reset_less=True)
-        skips = rotated(m, [self.access.skip[i] for i in range(count)], offset)
-        masks = rotated(m, [self.access.mask[i] for i in range(count)], offset)
+        skips = rotated_in_parts(m, [self.access.skip[i] for i in range(count)], offsets)
+        masks = rotated(m, [self.access.mask[i] for i in range(count)], offsets[0])
         m.d.sync += [
             valid.eq(self.access_valid),
-            offset_1.eq(offset),
+            offset_1.eq(offsets[0]),
             carried_1.eq(self.carried),
             base_1.eq(base),
             before_1.eq(base.all()),
@@ -140,21 +156,26 @@ class BankMapper(Component):
 
 
 class Arbiter(Component):
-    """Fixed-priority arbiter of streams with a register after it.
+    """Fixed-priority arbiter of accesses with a register after it.
 
     Parameters
     ----------
     shape : shape
-        Payload of the streams.
+        Payload of the streams, with ``address``.
     count : int
         Streams; the first has priority.
+    offset_bits, copies : int
+        Width and number of ``offsets``.
 
     Members
     -------
     requests : In(stream of ``shape``).array(count)
         Requests.
     valid, chosen, payload : Out(1), Out(range(count)), Out(shape)
-        A request was taken in the cycle before; number of its stream; the request.
+        A request was taken in the cycle before; number of its stream; the request. Without a
+        request they are those of the last stream.
+    offsets : Out(ArrayLayout(unsigned(offset_bits), copies))
+        Lower bits of the request's address, in equal registers: they rotate all lanes.
 
     Timing
     ------
@@ -163,28 +184,37 @@ class Arbiter(Component):
 
     LATENCY = 1
 
-    def __init__(self, *, shape: data.StructLayout, count: int) -> None:
+    def __init__(
+        self, *, shape: data.StructLayout, count: int, offset_bits: int, copies: int
+    ) -> None:
         self.count = count
+        self.copies = copies
         self.requests = array(In(stream.Signature(shape)), count)
         self.valid = Out(1)
         self.chosen = Out(range(count))
         self.payload = Out(shape)
+        self.offsets = Out(data.ArrayLayout(unsigned(offset_bits), copies))
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         chosen_register, payload = data_registers(m, self.chosen, self.payload)
+        [offsets] = data_registers(m, self.offsets, attrs=COPY)
         free = Signal(self.count + 1, init=1)
         m.d.comb += free[0].eq(1)
-        chosen = Signal(range(self.count))
+        # The last stream is chosen without its `valid`, which comes late.
+        chosen = Signal(range(self.count), init=self.count - 1)
         for n, request in enumerate(self.requests):
             m.d.comb += [request.ready.eq(free[n]), free[n + 1].eq(free[n] & ~request.valid)]
-            with m.If(free[n] & request.valid):
-                m.d.comb += chosen.eq(n)
+            if n < self.count - 1:
+                with m.If(free[n] & request.valid):
+                    m.d.comb += chosen.eq(n)
+        taken = Array([request.payload for request in self.requests])[chosen]
         m.d.sync += [
             self.valid.eq(~free[self.count]),
             chosen_register.eq(chosen),
-            payload.eq(Array([request.payload for request in self.requests])[chosen]),
+            payload.eq(taken),
+            *(offset.eq(taken.address) for offset in (offsets[n] for n in range(self.copies))),
         ]
         return m
 
@@ -243,15 +273,20 @@ class UnifiedBuffer(Component):
         super().__init__()
 
     def _accesses(
-        self, m: Module, kind: str, ports: list[stream.Interface]
+        self, m: Module, kind: str, ports: list[stream.Interface], *, copies: int
     ) -> tuple[Arbiter, BankMapper]:
-        """Return the arbiter of the reads or writes, and their bank mapper."""
+        """Return the arbiter of the reads or writes, and their bank mapper.
+
+        The mapper takes the first ``_COPIES`` of the arbiter's ``copies`` of the offset.
+        """
         shape = ports[0].payload.shape()
-        m.submodules[f"{kind}s"] = arbiter = Arbiter(shape=shape, count=len(ports))
         m.submodules[f"{kind}_mapper"] = mapper = BankMapper(
             rows=self.rows,
             unified_bytes=self.unified_bytes,
             carried_bits=max(1, (len(ports) - 1).bit_length()),
+        )
+        m.submodules[f"{kind}s"] = arbiter = Arbiter(
+            shape=shape, count=len(ports), offset_bits=mapper.offset_bits, copies=copies
         )
         for port, request in zip(ports, arbiter.requests, strict=True):
             wiring.connect(m, request, wiring.flipped(port))
@@ -262,16 +297,19 @@ class UnifiedBuffer(Component):
             mapper.access.mask.eq(access.mask),
             mapper.access_valid.eq(arbiter.valid),
             mapper.carried.eq(arbiter.chosen),
+            *(mapper.offsets[n].eq(arbiter.offsets[n]) for n in range(_COPIES)),
         ]
         return arbiter, mapper
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         count = self.rows
-        reads, to_read = self._accesses(m, "read", [port.request for port in self.reads])
-        writes, to_write = self._accesses(m, "write", self.writes)
-        offset = writes.payload.address[: to_write.offset_bits]
-        turned = Cat(rotated(m, [writes.payload.data[i] for i in range(count)], offset))
+        ports = [port.request for port in self.reads]
+        _, to_read = self._accesses(m, "read", ports, copies=_COPIES)
+        writes, to_write = self._accesses(m, "write", self.writes, copies=2 * _COPIES)
+        offsets = [writes.offsets[n] for n in range(_COPIES, 2 * _COPIES)]
+        lanes = [writes.payload.data[i] for i in range(count)]
+        turned = Cat(rotated_in_parts(m, lanes, offsets))
         written = delayed(m, turned, BankMapper.LATENCY, name="written", reset_less=True)[-1]
         m.d.comb += self.write_fault.eq(to_write.fault << to_write.carried_out)
 

@@ -170,7 +170,7 @@ class WeightBuffer(Component):
         row_bits = (self.segment_rows - 1).bit_length()
         for segment in range(self.weight_rows):
             hit = taken & (beat.row[row_bits:] == segment) if self.weight_rows > 1 else taken
-            # A copy of the write address for each `_BLOCK` banks.
+            # A copy of the write address for each `_BLOCK` banks, and of the enable for each.
             targets = [
                 Signal(range(depth), name=f"target_{segment}_{j}", reset_less=True, attrs=COPY)
                 for j in range(0, self.columns, _BLOCK)
@@ -178,7 +178,7 @@ class WeightBuffer(Component):
             m.d.sync += [target.eq(Cat(beat.row[:row_bits], beat.tile)) for target in targets]
             for j in range(self.columns):
                 value = Signal(8, name=f"value_{segment}_{j}", reset_less=True)
-                writes = Signal(name=f"writes_{segment}_{j}")
+                writes = Signal(name=f"writes_{segment}_{j}", attrs=COPY)
                 block, lane = divmod(j, self.bus_bytes)
                 position = ahead + segment * self.segment_rows + j
                 covers = beat.mask[block] if self.whole_rows else beat.block == block

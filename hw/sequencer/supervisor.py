@@ -29,7 +29,7 @@ class Status(Bundle):
     draining : Out(1)
         After an error or a request of a reset: transfers are still under way.
     code, unit, index : Out(isa.Error), Out(isa.Unit), Out(INDEX_BITS)
-        The first error.
+        The first error; ``index`` comes a cycle after ``error``.
     clear : Out(1)
         Reset of every block, the supervisor among them. One cycle.
     """
@@ -159,14 +159,24 @@ class Supervisor(Component):
         for n in reversed(range(UNITS)):
             with m.If(self.fault_valid[n]):
                 m.d.comb += [unit.eq(n), code.eq(self.codes[n])]
-        source = Mux(unit == isa.Unit.SEQUENCER, self.named, unit)
-        with m.If(self.running & ~status.error & ~resetting & failed):
+        # The index is chosen a cycle later: the unit is late enough.
+        fails, recorded = Signal(), Signal()
+        source = Signal(isa.Unit, reset_less=True)
+        indices = Signal.like(self.indices, reset_less=True)
+        m.d.comb += fails.eq(self.running & ~status.error & ~resetting & failed)
+        m.d.sync += [
+            recorded.eq(fails),
+            source.eq(Mux(unit == isa.Unit.SEQUENCER, self.named, unit)),
+            indices.eq(self.indices),
+        ]
+        with m.If(fails):
             m.d.sync += [
                 status.error.eq(1),
                 self.abort.eq(1),
                 running.eq(0),
                 status.code.eq(code),
                 status.unit.eq(unit),
-                status.index.eq(self.indices[Value.cast(source)]),
             ]
+        with m.If(recorded):
+            m.d.sync += status.index.eq(indices[Value.cast(source)])
         return m

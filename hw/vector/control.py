@@ -249,17 +249,20 @@ class VectorControl(streams.Unit):
         ]
         launches = [self.launch, *self.launches]
         starts = [Signal(name=f"starts_{n}", attrs=COPY) for n in range(len(launches))]
-        # Copies of the state: for the source, for the destination, and for parts of the task. What
-        # is taken without `valid` is not used.
+        # What is taken without `valid` is not used.
         [task] = data_registers(m, self.launch.task)
         new, held = Value.cast(self.instruction.payload.task), Value.cast(task)
-        for n, part in enumerate([None, None, *range(0, len(held), FAR)]):
-            free = Signal(name=f"free_{n}", init=1, attrs=COPY)
-            m.d.sync += free.eq((free & ~taken) | ends)
-            if part is None:
-                m.d.comb += self.prepare[n].eq(self.instruction.valid & free & ~self.stop)
-                continue
-            with m.If(free):
+        parts = range(0, len(held), FAR)
+        # Copies of the state: for the source, for the destination, and for each part of the task.
+        free = [
+            Signal(name=f"free_{n}", init=1, attrs=COPY)
+            for n in range(len(self.prepare) + len(parts))
+        ]
+        m.d.sync += [copy.eq((copy & ~taken) | ends) for copy in free]
+        for n in range(len(self.prepare)):
+            m.d.comb += self.prepare[n].eq(self.instruction.valid & free[n] & ~self.stop)
+        for part, copy in zip(parts, free[len(self.prepare) :], strict=True):
+            with m.If(copy):
                 m.d.sync += held[part : part + FAR].eq(new[part : part + FAR])
         # Registered: a condition that holds stays true until the task starts, except `stop`.
         may_launch = (

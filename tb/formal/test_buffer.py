@@ -27,6 +27,7 @@ def mapper_spec(module=unified_buffer, *, rows=ROWS, unified_bytes=BYTES):
     dut = spec.open(
         "dut", module.BankMapper(rows=rows, unified_bytes=unified_bytes, carried_bits=2)
     )
+    m.d.comb += [dut.offsets[n].eq(dut.access.address) for n in range(len(dut.offsets))]
     lane = spec.free("lane", range(rows), fixed=True)
     other = spec.free("other", range(rows), fixed=True)
     size = {"rows": rows, "unified_bytes": unified_bytes}
@@ -76,7 +77,7 @@ def test_mapper(rows, unified_bytes):
     ),
     ("+ Cat(carry, skip[b])", "| Cat(carry, skip[b])", "row"),
     ("row[1:] >= self.depth", "row[1:] > self.depth", "fault"),
-    ("offset_register.eq(offset_1)", "offset_register.eq(offset)", "bank of the lane"),
+    ("offset_register.eq(offset_1)", "offset_register.eq(offsets[0])", "bank of the lane"),
 )
 def test_mapper_broken(right, wrong, claim):
     module = broken_module(unified_buffer, right, wrong)

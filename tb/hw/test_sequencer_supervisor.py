@@ -47,7 +47,9 @@ async def fail(ctx, dut, *units, code=Error.RANGE, index=9):
     await strobe(ctx, dut, fault_valid=sum(1 << unit.value for unit in units))
 
 
-def recorded(ctx, dut):
+async def recorded(ctx, dut):
+    """Return the recorded error, a cycle after it: its index comes later."""
+    await ctx.tick()
     return ctx.get(dut.status.code), ctx.get(dut.status.unit), ctx.get(dut.status.index)
 
 
@@ -135,10 +137,10 @@ async def test_the_first_error_is_kept(unit, code):
     ctx.set(dut.units_idle, 0)
     await fail(ctx, dut, unit, code=code)
     assert state(ctx, dut) == {"error", "abort", "draining"}
-    assert recorded(ctx, dut) == (code, unit, 9 + unit.value)
+    assert await recorded(ctx, dut) == (code, unit, 9 + unit.value)
     for other in Unit:
         await fail(ctx, dut, other, code=Error.FIELD, index=100)
-    assert recorded(ctx, dut) == (code, unit, 9 + unit.value)
+    assert await recorded(ctx, dut) == (code, unit, 9 + unit.value)
     ctx.set(dut.units_idle, 1)
     assert state(ctx, dut) == {"error", "abort"}
     ctx.set(dut.fetch_idle, 0)
@@ -152,7 +154,7 @@ async def test_of_faults_in_one_cycle_one_is_recorded_whole(units):
     ctx, dut = await supervisor()
     await start(ctx, dut)
     await fail(ctx, dut, *units)
-    code, unit, index = recorded(ctx, dut)
+    code, unit, index = await recorded(ctx, dut)
     assert unit in units and code == Error.RANGE
     assert index == 9 + unit.value
 
@@ -165,7 +167,7 @@ async def test_an_error_of_the_sequencer_may_be_in_the_instruction_of_a_unit(nam
     for unit in Unit:
         ctx.set(dut.indices[unit.value], 9 + unit.value)
     await fail(ctx, dut, Unit.SEQUENCER, code=Error.SEMAPHORE)
-    assert recorded(ctx, dut) == (Error.SEMAPHORE, Unit.SEQUENCER, 9 + named.value)
+    assert await recorded(ctx, dut) == (Error.SEMAPHORE, Unit.SEQUENCER, 9 + named.value)
 
 
 async def test_a_fault_while_nothing_runs_is_no_error():
@@ -195,7 +197,7 @@ async def test_watchdog_fires_after_exactly_as_many_quiet_cycles(watchdog):
         assert state(ctx, dut) == {"busy"}
         await ctx.tick()
     assert state(ctx, dut) == {"error", "abort"}
-    assert recorded(ctx, dut) == (Error.WATCHDOG, Unit.MATRIX, 321)
+    assert await recorded(ctx, dut) == (Error.WATCHDOG, Unit.MATRIX, 321)
 
 
 async def test_watchdog_lowered_below_the_cycles_gone_by():
@@ -227,7 +229,7 @@ async def test_a_fault_goes_before_the_watchdog():
     await start(ctx, dut)
     await ctx.tick().repeat(3)
     await fail(ctx, dut, Unit.STORE)
-    assert recorded(ctx, dut) == (Error.RANGE, Unit.STORE, 11)
+    assert await recorded(ctx, dut) == (Error.RANGE, Unit.STORE, 11)
 
 
 @pytest.mark.parametrize("busy", ["fetch_idle", "units_idle"])
@@ -251,7 +253,7 @@ async def test_soft_reset_waits_until_all_is_idle(before, busy):
     assert ctx.get(dut.status.clear)
     await ctx.tick()
     assert not ctx.get(dut.status.clear) and state(ctx, dut) == set()
-    assert recorded(ctx, dut) == (Error.NONE, Unit.SEQUENCER, 0)
+    assert await recorded(ctx, dut) == (Error.NONE, Unit.SEQUENCER, 0)
     await start(ctx, dut)
 
 
