@@ -5,6 +5,7 @@ from typing import Any
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 
 from celosia.hw.arch import isa
+from celosia.hw.lib.comparison import above, below
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import COPY, data_registers
 from celosia.hw.matrix.sizes import MatrixSizes
@@ -114,7 +115,7 @@ class PassAddresses(Component):
             self.address.eq(starts[0]),
             self.last.eq(pass_ends),
             self.outside.eq((starts[0] >= sizes.unified_bytes) | overflow),
-            *(self.mask[i].eq(taps_left > i) for i in range(sizes.rows)),
+            self.mask.eq(below(taps_left, sizes.rows)),
         ]
 
         # The innermost loop that is not in its last round moves; 3 is the next pass. Two equal
@@ -149,7 +150,7 @@ class PassAddresses(Component):
                 m.d.sync += [
                     step_start.eq(instruction.unified),
                     taps_left.eq(new_taps),
-                    closing.eq(new_taps <= sizes.rows),
+                    closing.eq(~above(new_taps, sizes.rows)),
                     row_register.eq(row),
                     base_row.eq(row),
                     accumulate.eq(
@@ -158,7 +159,7 @@ class PassAddresses(Component):
                     first.eq(1),
                     overflow.eq(0),
                     pass_ends.eq(single_round),
-                    final.eq(single_round & (new_taps <= sizes.rows)),
+                    final.eq(single_round & ~above(new_taps, sizes.rows)),
                 ]
         with m.Elif(self.advance):
             ending = Signal(3)
@@ -172,7 +173,7 @@ class PassAddresses(Component):
                         left[axis].eq(Mux(ends[axis], counts[axis], left[axis] - 1)),
                         ends[axis].eq(ends_next),
                     ]
-            closes = taps_left <= 2 * sizes.rows
+            closes = ~above(taps_left, 2 * sizes.rows)
             m.d.sync += [level.eq(innermost(ending)) for level in levels]
             m.d.sync += [
                 pass_ends.eq(ending.all()),

@@ -5,6 +5,7 @@ from amaranth.lib import stream
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
+from celosia.hw.lib.comparison import above
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import data_registers
 from celosia.hw.matrix.sizes import MatrixSizes
@@ -115,7 +116,7 @@ class TilePrefetcher(Component):
                 pause.eq(sizes.rows // sizes.weight_rows - 1),
                 tile.eq(tile + 1),
                 taps_left.eq(taps_left - sizes.rows),
-                more.eq(taps_left > sizes.rows),
+                more.eq(above(taps_left, sizes.rows)),
             ]
         with m.If(self.arrives):
             fields = self.instruction.payload.fields.matmul

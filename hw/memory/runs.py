@@ -5,25 +5,13 @@ buffer are left out. A vector of ``lanes`` taps needs the skipped rows before ea
 and the next vector likewise, one vector a cycle.
 """
 
-from amaranth.hdl import Array, Const, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
+from celosia.hw.lib.comparison import above, below
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import data_registers
 from celosia.hw.memory.run_start import RunStart, add_rows
-
-
-def above(value: Value, lanes: int) -> Value:
-    """Return ``value > lanes``, for a power of two and without a chain of carries."""
-    bits = lanes.bit_length() - 1
-    return value[bits + 1 :].any() | (value[bits] & value[:bits].any())
-
-
-def below(value: Value, lanes: int) -> Value:
-    """Return ``lane < value`` for each of ``lanes`` lanes, as ``above``."""
-    bits = lanes.bit_length() - 1
-    inside = Array([Const((1 << count) - 1, lanes) for count in range(lanes)])[value[:bits]]
-    return inside | value[bits:].any().replicate(lanes)
 
 
 class LongRuns(Component):

@@ -59,8 +59,8 @@ load | dma/load dma/decoder dma/receiver | | | | load store
 store | dma/store dma/gather | | | gather | store
 unified buffer | memory/unified_buffer | unified_buffer memory_parity | | buffer |
     unified_buffer
-runs | memory/runs memory/run_start memory/serial_runs | memory_runs memory_serial_runs | | |
-    vector matrix
+runs | memory/runs memory/run_start memory/serial_runs lib/comparison | memory_runs
+    memory_serial_runs lib_comparison | | | vector matrix
 weight buffer | memory/weight_buffer | memory_parity | | | weight_buffer
 parameters, tables | memory/parameter_memory memory/table_memory | memory_parameter
     memory_parity | | | vector
