@@ -2,6 +2,7 @@
 
 from functools import reduce
 from operator import or_
+from typing import Any
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
@@ -33,7 +34,8 @@ class LoopNest(Component):
     base : In(unsigned(bits))
         First address.
     strides : In(ArrayLayout(unsigned(bits), levels))
-        Distance of addresses from round to round, for each level. Constant while the loops run.
+        Distance of addresses from round to round, for each level. Constant from the cycle of
+        ``start`` on, while the loops run.
     counts : In(StructLayout of "0", "1", …)
         Number of the last round of each level, the innermost first: rounds less one where the first
         round has number 0, else rounds. Constant from the cycle before ``start`` on.
@@ -72,7 +74,8 @@ class LoopNest(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        last, ends = data_registers(m, self.last, self.ends)
+        [last] = data_registers(m, self.last)
+        [ends] = data_registers(m, self.ends, attrs=COPY)
         began = [
             Signal(self.bits, name=f"began_{level}", reset_less=True)
             for level in range(self.levels)
@@ -82,38 +85,42 @@ class LoopNest(Component):
             Signal(width, name=f"left_{n}", reset_less=True)
             for n, width in enumerate(self.count_bits)
         ]
-        # Bit n: the next step moves level n, the innermost that is not in its last round.
-        # Two equal registers, because each selects all bits of a factor.
-        moves = [
-            Signal(self.levels, name=n, reset_less=True, attrs=COPY)
-            for n in ("moves_origin", "moves_stride")
-        ]
-        strides = [self.strides[level] for level in range(self.levels)]
-        origin, stride = (
-            reduce(
-                or_,
-                (value & move.replicate(self.bits) for value, move in zip(v, copy, strict=True)),
-            )
-            for v, copy in zip((began, strides), moves, strict=True)
-        )
+        # Bit n: the next step moves level n, the innermost that is not in its last round. The
+        # stride of that level is chosen a step earlier.
+        moves = Signal(self.levels, reset_less=True)
+        following_moves = Signal(self.levels)
+        stride = Signal(self.bits, reset_less=True)
+        with m.If(self.start | self.step):
+            m.d.sync += [
+                moves.eq(following_moves),
+                stride.eq(self._chosen(following_moves, self.strides)),
+            ]
+        origin = self._chosen(moves, began)
         address = Signal(self.bits)
         m.d.comb += [
             address.eq(Mux(self.start, self.base, origin + stride)),
             self.address.eq(began[0]),
         ]
-        for level, begins in enumerate(self._count(m, left, last, ends, moves)):
+        for level, begins in enumerate(self._count(m, left, last, ends, following_moves)):
             with m.If(begins):
                 m.d.sync += began[level].eq(address)
         return m
 
+    def _chosen(self, moves: Value, values: Any) -> Value:
+        """Return the value of the level that moves."""
+        chosen = (values[n] & moves[n].replicate(self.bits) for n in range(self.levels))
+        return reduce(or_, chosen)
+
     def _count(
-        self, m: Module, left: list[Signal], last: Signal, ends: Signal, moves: list[Signal]
+        self, m: Module, left: list[Signal], last: Signal, ends: Signal, following_moves: Signal
     ) -> list[Value]:
         """Count the rounds of each level down; return for each level that it begins a round.
 
-        ``step`` comes late and reaches enables only. So ``ends`` and ``moves`` are found from the
-        next ``last``.
+        ``step`` comes late and reaches enables only. So ``ends`` and ``following_moves`` are found
+        from the next ``last``.
         """
+        # A copy of `ends` for the enables of all levels.
+        inner_ends = Signal.like(ends, reset_less=True, attrs=COPY)
         begins: list[Value] = []
         # Levels of one round and of two, compared before the start.
         single, double = (
@@ -128,7 +135,7 @@ class LoopNest(Component):
             again = Mux(last[level], single[level], nears)
             m.d.sync += [single[level].eq(count == first), double[level].eq(count == first + 1)]
             m.d.comb += following_last[level].eq(Mux(inner, again, last[level]))
-            begins.append(self.start | (self.step & inner))
+            begins.append(self.start | (self.step & (inner_ends[level - 1] if level else 1)))
             with m.If(begins[level]):
                 with m.If(self.start | last[level]):
                     m.d.sync += [later.eq(count - first), nears.eq(double[level])]
@@ -138,11 +145,14 @@ class LoopNest(Component):
             m.d.sync += last.eq(Mux(self.start, single, following_last))
             for level in range(self.levels):
                 at_start, at_step = (v[: level + 1].all() for v in (single, following_last))
-                m.d.sync += ends[level].eq(Mux(self.start, at_start, at_step))
-                # The outermost level moves after its last round, too.
-                stays = level < self.levels - 1
-                at_start, at_step = (
-                    v[:level].all() & ~(v[level] & stays) for v in (single, following_last)
-                )
-                m.d.sync += [copy[level].eq(Mux(self.start, at_start, at_step)) for copy in moves]
+                m.d.sync += [
+                    v[level].eq(Mux(self.start, at_start, at_step)) for v in (ends, inner_ends)
+                ]
+        for level in range(self.levels):
+            # The outermost level moves after its last round, too.
+            stays = level < self.levels - 1
+            at_start, at_step = (
+                v[:level].all() & ~(v[level] & stays) for v in (single, following_last)
+            )
+            m.d.comb += following_moves[level].eq(Mux(self.start, at_start, at_step))
         return begins

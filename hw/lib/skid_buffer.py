@@ -22,6 +22,8 @@ class PipelineRegister(Component):
     -------
     i, o : In / Out(stream of shape)
         Input and output. ``i`` is ready when the register is empty or ``o`` is ready.
+    space : Out(1)
+        ``i.ready``.
 
     Timing
     ------
@@ -33,12 +35,16 @@ class PipelineRegister(Component):
     def __init__(self, shape: ShapeLike) -> None:
         self.i = In(stream.Signature(shape))
         self.o = Out(stream.Signature(shape))
+        self.space = Out(1)
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         [payload] = data_registers(m, self.o.payload)
-        m.d.comb += self.i.ready.eq(~self.o.valid | self.o.ready)
+        m.d.comb += [
+            self.i.ready.eq(~self.o.valid | self.o.ready),
+            self.space.eq(self.i.ready),
+        ]
         with m.If(self.i.ready):
             m.d.sync += [self.o.valid.eq(self.i.valid), payload.eq(self.i.payload)]
         return m
@@ -62,6 +68,8 @@ class SkidBuffer(Component):
     -------
     i, o : In / Out(stream of shape)
         Input and output.
+    space : Out(1)
+        Equal to ``i.ready``; with ``block``, from a register of its own.
     idle : Out(1)
         Both entries are empty.
 
@@ -78,6 +86,7 @@ class SkidBuffer(Component):
         self.direct = direct
         self.i = In(stream.Signature(shape))
         self.o = Out(stream.Signature(shape))
+        self.space = Out(1)
         self.idle = Out(1)
         super().__init__()
 
@@ -102,6 +111,7 @@ class SkidBuffer(Component):
         m.d.comb += [
             self.o.valid.eq(states[0][0]),
             self.i.ready.eq(~full),
+            self.space.eq(~states[-1][1]),
             self.idle.eq(~self.o.valid),
         ]
         if direct:

@@ -108,11 +108,16 @@ class PassReads(Component):
             *(read[name].eq(getattr(addresses, name)) for name in self.addressed),
         ]
         if isinstance(runs, Runs):
+            stepped = Signal()
             m.d.comb += [
                 prepared.eq(runs.ready),
                 known.eq(1),
-                runs.restart.eq(begins),
-                runs.advance.eq(taken & addresses.last),
+                # As `begins` and `taken`: `space` of the register is near the skips.
+                stepped.eq(register.i.valid & register.space),
+                runs.restart.eq(
+                    self.begin & prepared & (~self.running | (stepped & addresses.final))
+                ),
+                runs.advance.eq(stepped & addresses.last),
                 read.request.skip.eq(runs.skip),
             ]
         else:

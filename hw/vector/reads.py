@@ -71,8 +71,11 @@ class ReadAddresses(Component):
         self.running = Out(1)
         super().__init__()
 
-    def _loops(self, m: Module, taken: Signal) -> tuple[LoopNest, Runs]:
-        """Return the loop nest and the skips, which step with ``taken``."""
+    def _loops(self, m: Module, taken: Signal, stepped: Value) -> tuple[LoopNest, Runs]:
+        """Return the loop nest, which steps with ``taken``, and the skips with ``stepped``.
+
+        Both are equal; ``stepped`` comes from a register near the skips.
+        """
         sizes, task = self.sizes, self.launch.task
         m.submodules.runs = runs = Runs(
             lanes=sizes.lanes, row_bits=sizes.row_bits, count_bits=isa.COUNT_BITS
@@ -101,8 +104,8 @@ class ReadAddresses(Component):
             runs.start.eq(self.prepare),
             self.prepared.eq(runs.ready),
             # Without effect if reads are wide: skips are zero then.
-            runs.restart.eq(self.launch.valid | (taken & loops.ends[2])),
-            runs.advance.eq(taken & loops.ends[1]),
+            runs.restart.eq(self.launch.valid | (stepped & loops.ends[2])),
+            runs.advance.eq(stepped & loops.ends[1]),
             loops.start.eq(self.launch.valid),
             loops.base.eq(task.source_base),
             loops.step.eq(taken),
@@ -133,7 +136,7 @@ class ReadAddresses(Component):
         m.submodules.register = register = link(self.o.payload.shape(), skid=sizes.skid, block=FAR)
         taken = Signal()
         wiring.connect(m, register.o, wiring.flipped(self.o))
-        loops, runs = self._loops(m, taken)
+        loops, runs = self._loops(m, taken, self.running & register.space)
         groups_last = self._byte_groups_last(m, loops.last[2])
         from_rows = self.launch.task.source == isa.Space.ACCUMULATORS
         window_first = Signal(reset_less=True)
