@@ -69,7 +69,7 @@ class SkidBuffer(Component):
     i, o : In / Out(stream of shape)
         Input and output.
     space : Out(1)
-        Equal to ``i.ready``; with ``block``, from a register of its own.
+        Equal to ``i.ready``; with ``block`` from another register.
     idle : Out(1)
         Both entries are empty.
 
