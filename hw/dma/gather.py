@@ -109,12 +109,11 @@ class Gatherer(Component):
         burst = Signal(self.burst, reset_less=True)
         busy = Signal()
         begins = Signal(reset_less=True)
-        # The next beat enters the register of `request`; it is the last of its burst; one leaves.
+        # The next beat is the last of its burst; it enters the register of `request`; one leaves.
+        ends = Signal(reset_less=True)
         step = Signal()
-        ends = Signal()
         sent = Signal()
         m.d.comb += [
-            ends.eq(burst.beats == 0),
             # A beat enters the queue of strobes with its request: that queue counts the beats.
             register.i.valid.eq(busy & strobes.w_rdy),
             step.eq(busy & register.i.ready & strobes.w_rdy),
@@ -133,6 +132,7 @@ class Gatherer(Component):
             m.d.sync += [
                 burst.local.eq(burst.local + self.bus_bytes),
                 burst.beats.eq(burst.beats - 1),
+                ends.eq(burst.beats == 1),
                 begins.eq(0),
                 busy.eq(~ends),
             ]
@@ -142,7 +142,11 @@ class Gatherer(Component):
             m.d.sync += [
                 burst[name].eq(following[name]) for name, _ in self.burst if name != "local"
             ]
-            m.d.sync += [begins.eq(1), busy.eq(self.bursts.valid)]
+            m.d.sync += [
+                begins.eq(1),
+                ends.eq(following.beats == 0),
+                busy.eq(self.bursts.valid),
+            ]
             with m.If(following.start):
                 m.d.sync += burst.local.eq(following.local)
 

@@ -47,6 +47,7 @@ def gather_spec(module=gather, space=None, skid=True):
     took = spec.past(bursts.valid & bursts.ready)
     spec.m.d.comb += left.eq(Mux(took, spec.past(bursts.payload.beats), counted - fresh))
     spec.claim("beats of a burst", ~busy | (burst.beats == left))
+    spec.claim("last beat", ~busy | (spec.see("dut.ends", 1) == (left == 0)))
     spec.claim("burst ends", busy | (left == 15))
     sent = out.valid & out.ready
     in_order(
@@ -89,6 +90,7 @@ def test_gather(skid):
     ("~busy & ~request.valid)", "~busy)", "idle"),
     ("Cat(mask, ends)", "Cat(~mask, ends)", "strobe of the request"),
     ("Cat(mask, ends)", "Cat(mask, begins)", "strobe of the request"),
+    ("ends.eq(burst.beats == 1)", "ends.eq(burst.beats == 0)", "last beat"),
     ("busy.eq(~ends)", "busy.eq(1)", "beats of a burst"),
 )
 def test_gather_broken(right, wrong, claim):
