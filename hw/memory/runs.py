@@ -5,7 +5,7 @@ buffer are left out. A vector of ``lanes`` taps needs the skipped rows before ea
 and the next vector likewise, one vector a cycle.
 """
 
-from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
 from celosia.hw.lib.comparison import above, below
@@ -64,8 +64,11 @@ class LongRuns(Component):
         first_shorter = Signal(self.count_bits, reset_less=True)
         second = Signal(self.count_bits, reset_less=True)
 
-        def next_ahead(ahead: Value, ends: Value, run_shorter: Value) -> Value:
-            return (ahead + Mux(ends, run_shorter, -lanes))[: self.count_bits]
+        bits = lanes.bit_length() - 1
+
+        def less(ahead: Value) -> Value:
+            # After a step that ends no run; `ahead` is above `lanes`.
+            return Cat(ahead[:bits], (ahead[bits:] - 1)[: self.count_bits - bits])
 
         # Comparisons for a restart are registered before it. So are those of `ahead`: `near` and
         # `inside` follow it in the cycle in which it changes.
@@ -78,7 +81,7 @@ class LongRuns(Component):
         first_below = ~above(first_shorter, lanes)
         with m.If(new):
             m.d.sync += [
-                second.eq(next_ahead(first_shorter, first_below, first_shorter)),
+                second.eq(Mux(first_below, first_shorter << 1, less(first_shorter))),
                 first_ends.eq(first_below),
                 first_within.eq(below(first_shorter, lanes)),
             ]
@@ -88,11 +91,18 @@ class LongRuns(Component):
         inside = Signal(lanes, reset_less=True)
         ends = Signal(reset_less=True)
         within = Signal(lanes, reset_less=True)
-        following = Signal(self.count_bits)
+        # `ahead` after a step that ends its run. `low`: the next `ahead` as far as lanes compare
+        # with it, without waiting for `less`.
+        onward = Signal(self.count_bits)
+        low = Mux(
+            near,
+            Cat(onward[:bits], onward[bits:].any()),
+            Cat(ahead[:bits], ahead[bits + 1 :].any()),
+        )
         m.d.comb += [
             self.enters_first.eq(~first_within),
             self.enters_next.eq(~inside | Mux(ends, within, 0)),
-            following.eq(next_ahead(ahead, near, shorter)),
+            onward.eq(ahead + shorter),
         ]
         with m.If(self.restart):
             m.d.sync += [
@@ -105,9 +115,9 @@ class LongRuns(Component):
             ]
         with m.Elif(self.advance):
             m.d.sync += [
-                ahead.eq(following),
-                near.eq(~above(following, lanes)),
-                inside.eq(below(following, lanes)),
+                ahead.eq(Mux(near, onward, less(ahead))),
+                near.eq(~Mux(near, above(onward, lanes), above(ahead, 2 * lanes))),
+                inside.eq(below(low, lanes)),
                 ends.eq(near),
                 within.eq(inside),
             ]
