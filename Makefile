@@ -53,8 +53,8 @@ unit: $(DEV) $(TOOLS)
 	@$(BIN)/python -m pytest --quiet $(SMOKE)
 
 test:  ## all checks: lint, types, tests
-	@$(MAKE) --jobs=2 $(DEV) $(YOSYS)
-	@$(MAKE) $(TOOLS) $(VIEWERS) $(VIEW)
+	@$(MAKE) --jobs=3 $(DEV) $(YOSYS) $(VIEWERS)
+	@$(MAKE) $(TOOLS) $(VIEW)
 	@$(MAKE) --jobs=2 lint type test-only
 
 test-only: $(DEV) $(TOOLS) $(VIEWERS) $(YOSYS)  ## the tests alone (PYTEST_ARGS='-k name')
@@ -156,6 +156,7 @@ $(TOOLS): sim/rtl/simulators.py $(VENV) $(if $(shell command -v iverilog),,force
 	@$(BIN)/python sim/rtl/simulators.py --install
 	@touch $@
 
+# One call of apt gets simulators, too, while Python's packages are installed.
 $(VIEWERS): $(VENV) $(if $(shell command -v chromium && command -v fst2vcd \
   && command -v riscv64-unknown-elf-gcc),,force)
 	@$(BIN)/python sim/rtl/simulators.py --install-viewers

@@ -249,10 +249,13 @@ def install_venv() -> None:
 
 
 def install_viewers() -> None:
-    """Install the viewers of pages and waves; tests that need a missing one are skipped."""
-    missing = [package for program, package in VIEWERS.items() if shutil.which(program) is None]
-    if missing:
-        _apt_install(missing)
+    """Install the viewers of pages and waves, and with them what simulators need.
+
+    Tests that need a missing viewer are skipped.
+    """
+    viewers = [package for program, package in VIEWERS.items() if shutil.which(program) is None]
+    if viewers:
+        _apt_install([*_missing(), *viewers])
     for program, package in VIEWERS.items():
         if shutil.which(program) is None:
             print(f"no {program}: its tests are skipped; wanted: {package}", file=sys.stderr)
@@ -275,7 +278,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Find the HDL simulators.")
     parser.add_argument("--install", action="store_true", help="get what is missing first")
     parser.add_argument(
-        "--install-viewers", action="store_true", help="get Chromium and GTKWave, no more"
+        "--install-viewers", action="store_true", help="get Chromium and GTKWave, too"
     )
     parser.add_argument("--install-venv", action="store_true", help="get python3-venv, no more")
     arguments = parser.parse_args()

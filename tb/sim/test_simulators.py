@@ -90,6 +90,7 @@ def test_icarus_needs_both_programs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("can_install", [True, False])
 def test_missing_viewers_are_installed(can_install: bool, tmp_path, monkeypatch, capsys) -> None:
+    """One call installs simulators, too."""
     requested = []
 
     def install(packages: list[str]) -> None:
@@ -100,9 +101,10 @@ def test_missing_viewers_are_installed(can_install: bool, tmp_path, monkeypatch,
             program(tmp_path / "bin/riscv64-unknown-elf-gcc", "")
 
     monkeypatch.setattr(simulators, "_apt_install", install)
+    monkeypatch.setattr(simulators, "_missing", lambda: {"iverilog": True})
     simulators.install_viewers()
     simulators.install_viewers()
-    names = ["chromium", "gtkwave", "gcc-riscv64-unknown-elf"]
+    names = ["iverilog", "chromium", "gtkwave", "gcc-riscv64-unknown-elf"]
     assert requested == (names if can_install else 2 * names)
     assert ("no fst2vcd: its tests are skipped" in capsys.readouterr().err) != can_install
 
