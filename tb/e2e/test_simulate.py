@@ -29,6 +29,11 @@ from celosia.sw.ir.program import Program
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 BENCH = Path(__file__).parents[2] / "sw" / "export" / "bench.v"
+#: Settings of Verilator's makefile: one file of C++ reads the headers once, and an inference takes
+#: less time than to optimise its program.
+MAKE = "VM_PARALLEL_BUILDS=0 OPT_FAST=-O0 OPT_GLOBAL=-O0"
+#: What finds Verilator's own objects again.
+OBJECTS = {"OBJCACHE": "ccache"} if shutil.which("ccache") else {}
 
 
 @cache
@@ -69,10 +74,7 @@ def compiled(simulator: str, parameters: dict[str, int], folder: Path) -> list[s
     if simulator == "verilator":
         given = [f"-G{name}={value}" for name, value in parameters.items()]
         words = [str(prerequisites.verilator()), "--binary", *given, "--top-module", "bench"]
-        # One C++ file reads the headers once. Verilator's makefile puts its own level, -Os, after
-        # that of -CFLAGS.
-        words += ["--output-split", "0", "-MAKEFLAGS", "OPT_FAST=-O0"]
-        words += ["celosia.vlt", str(BENCH), "celosia.v"]
+        words += ["-MAKEFLAGS", MAKE, "celosia.vlt", str(BENCH), "celosia.v"]
         command = ["obj_dir/Vbench"]
     else:
         given = [f"-Pbench.{name}={value}" for name, value in parameters.items()]
@@ -80,9 +82,8 @@ def compiled(simulator: str, parameters: dict[str, int], folder: Path) -> list[s
         words = [str(compiler), f"-g{simulator}", "-s", "bench", *given, "-o", "bench"]
         words += ["celosia.v", str(BENCH)]
         command = [str(compiler.with_name("vvp")), "-n", "bench"]
-    more = {"OBJCACHE": "ccache"} if shutil.which("ccache") else {}
     done = subprocess.run(
-        words, cwd=folder, env=os.environ | more, capture_output=True, text=True, check=False
+        words, cwd=folder, env=os.environ | OBJECTS, capture_output=True, text=True, check=False
     )
     assert not done.returncode and "arning" not in done.stderr, done.stderr
     return command
@@ -140,8 +141,8 @@ def test_yosys_reads_both_languages_alike(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.skipif(" " in sys.prefix, reason="cocotb's makefiles take no path with a blank")
 def test_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # One inference takes less time than to optimise the program that Verilator builds.
-    monkeypatch.setenv("MAKEFLAGS", "-- OPT_FAST=-O0")
+    for name, value in {"MAKEFLAGS": f"-- {MAKE}", **OBJECTS}.items():
+        monkeypatch.setenv(name, value)
     prerequisites.icarus()
     prerequisites.verilator()
     folder = tmp_path / "docs" / "how-to" / "simulate"
