@@ -10,7 +10,6 @@ from celosia.hw.arch import link
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.flow.parts import ECP5, GOWIN, SPARTAN6
-from celosia.hw.verilog.build import verilog
 from celosia.sw.driver.frames import framed
 
 migen = prerequisites.package("migen")
@@ -41,7 +40,7 @@ def instance(made):
     ids=["pico", "wide", "pod"],
 )
 def test_instance_has_the_ports_of_the_verilog(config):
-    text = verilog(config).rpartition("module celosia(")[2].partition("endmodule")[0]
+    text = build._core(config)[0].rpartition("module celosia(")[2].partition("endmodule")[0]
     ports = re.findall(
         r"(?m)^  (?:\(\*.*\*\) )?(input|output) (?:reg )?(?:\[(\d+):0\] )?(\w+)", text
     )
@@ -193,7 +192,8 @@ def test_refusals(members, says):
         system.equip(soc, CONFIG, None)
 
 
-def test_description_of_a_simulated_system():
+def test_description_of_a_simulated_system(monkeypatch):
+    monkeypatch.setattr(simulated, "verilog", lambda config: build._core(config)[0])
     text, description = simulated.simulated(CONFIG)
     assert len(re.findall(r"(?m)^module soc\b", text)) == 1
     assert description["fingerprint"] == CONFIG.fingerprint
