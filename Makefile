@@ -56,6 +56,8 @@ test:  ## all checks: lint, types, tests
 	@$(MAKE) --jobs=3 lint type test-only
 
 # Simulators come with the viewers, or with Python's packages.
+# There are as many processes as processors: NumPy's products take one thread each.
+unit test-only conformance long: export OPENBLAS_NUM_THREADS = 1
 test-only: $(DEV) $(VIEWERS) $(YOSYS) $(VIEW)  ## the tests alone (PYTEST_ARGS='-k name')
 	@$(MAKE) --silent $(TOOLS)
 	@$(BIN)/python -m pytest $(AT_ONCE) $(PYTEST_ARGS)
