@@ -163,21 +163,14 @@ def test_exercises_of_assembly(folder: Path) -> None:
 
 @pytest.mark.skipif(" " in sys.prefix, reason="makefiles of cocotb: no blank in their path")
 @pytest.mark.parametrize(
-    ("end", "commands", "options"),
-    [
-        ("## A network", 5, ""),
-        ("## A network", 5, "-g2005"),
-        pytest.param("## In hardware", 9, "", marks=pytest.mark.slow),
-    ],
+    ("end", "commands"),
+    [("## A network", 5), pytest.param("## In hardware", 9, marks=pytest.mark.slow)],
 )
-def test_soc(
-    folder: Path, end: str, commands: int, options: str, icarus: None, monkeypatch
-) -> None:
-    """As cocotb calls Icarus, with ``-g2012``; a later ``-g`` wins.
+def test_soc(folder: Path, end: str, commands: int, icarus: None, monkeypatch) -> None:
+    """As cocotb calls Icarus, with ``-g2012``; the product also with ``-g2005``: a later one wins.
 
     The settings of pytest are there, and a package with a plugin of pytest that warns.
     """
-    monkeypatch.setenv("COMPILE_ARGS", options)
     shutil.copy(ROOT / "pyproject.toml", folder.parent)
     metadata = folder.parent / "noisy-1.0.dist-info"
     metadata.mkdir()
@@ -187,6 +180,10 @@ def test_soc(
     monkeypatch.setenv("PYTHONPATH", str(folder.parent))
     page, heading, _ = (TUTORIAL / "soc.md").read_text().partition(f"\n{end}\n")
     assert heading and check(page, folder / "soc") == commands
+    monkeypatch.setenv("COMPILE_ARGS", "-g2005")
+    shutil.rmtree(folder / "soc" / "sim_build")
+    product = page[page.index("$ make") :].partition("\n## A network\n")[0]
+    assert check(f"```console\n{product}", folder / "soc") == 1
 
 
 def test_first_network(folder: Path, verilator: None) -> None:
