@@ -11,7 +11,7 @@ from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.quantize import clamped, ends, identity_scaling
-from celosia.sw.layers.shapes import Axis, items_of, padding, rectangles, shapes_of, taken
+from celosia.sw.layers.shapes import Axis, items_of, padding, shapes_of, taken
 from celosia.sw.layers.spec import Layer, Pooling, Sum, Transpose, Windows
 from celosia.sw.layers.tables import table
 from celosia.sw.layers.values import Scaling, Value
@@ -69,6 +69,9 @@ class Lowering:
         self.views: dict[int, View] = {}
         self.layers: list[Layer] = []
         self.fused: set[int] = set()
+        self.states = {state.tensor for state in graph.states}
+        #: Matrices that products of several pairs load, one pair after the other.
+        self.in_turn: dict[Value, int] = {}
         self.readers: dict[int, list[Operation]] = {}
         for operation in graph.operations:
             for number in operation.inputs:
@@ -183,8 +186,8 @@ class Lowering:
 
     def pixel_windows(self, view: View) -> tuple[Windows, ...]:
         """Return windows of one pixel over a whole view."""
-        axes = [Axis(0, 1, extent, 1, extent) for extent in (view.height, view.width)]
-        return rectangles(axes, view.top, view.left)
+        count, source = (view.height, view.width), (view.top, view.left)
+        return (Windows(result=(0, 0), count=count, source=source, size=(1, 1)),)
 
     def windows(
         self,

@@ -135,8 +135,7 @@ def attached(network: Network, number: int) -> bool:
         and before.output == layer.output
         and before.channels == layer.channels
         and not any(
-            network.values[source].is_input
-            and all(source not in earlier.sources for earlier in network.layers[:number])
+            network.values[source].is_input and network.readers[source][0] == number
             for source in layer.sources
         )
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -93,10 +94,10 @@ class ShiftedLayers:
         lowering = self.lowering
         view = lowering.views[number]
         value = lowering.values[view.value]
+        if value.bytes_per_item < _LARGE or number not in lowering.states:
+            return view
         uses = [n for n, layer in enumerate(lowering.layers) if view.value in layer.sources]
-        long_ago = uses and len(lowering.layers) - uses[-1] > _NEAR
-        states = {state.tensor for state in lowering.graph.states}
-        if number not in states or not long_ago or value.bytes_per_item < _LARGE:
+        if not uses or len(lowering.layers) - uses[-1] <= _NEAR:
             return view
         original = view.value if value.original < 0 else value.original
         lowering.values.append(replace(value, original=original, spread=False))
@@ -123,10 +124,8 @@ class ShiftedLayers:
         original = matrix.value if value.original < 0 else value.original
         copy = replace(value, height=1, width=matrix.rows, channels=matrix.columns, spread=spread)
         copy = replace(copy, original=original, is_input=True, is_output=False)
-        products = (x for x in self.lowering.layers if isinstance(x, DynamicProduct))
-        for number in (n for layer in products for pair in layer.turns for n in pair):
-            if values[number] == copy:
-                return replace(matrix, value=number)
+        if copy in self.lowering.in_turn:
+            return replace(matrix, value=self.lowering.in_turn[copy])
         values.append(copy)
         return replace(matrix, value=len(values) - 1)
 
@@ -324,6 +323,9 @@ class ShiftedLayers:
         )
         before = lowering.layers[-1] if lowering.layers else None
         lowering.layers.append(replace(layer, shares=_same_sums(before, layer)))
+        for number in chain(*layer.turns):
+            if lowering.values[number].contents is None:
+                lowering.in_turn.setdefault(lowering.values[number], number)
         return Matrix(value, rows, width)
 
 

@@ -1,6 +1,7 @@
 """Layers, the data of the compiler's passes, checked when they are made."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class _Layer:
     #: int8, shape ``(256,)``: final results by the bits of the results after their clamp.
     table: np.ndarray | None = None
 
-    @property
+    @cached_property
     def sources(self) -> tuple[int, ...]:
         """Values read."""
         return (self.source,)
@@ -234,7 +235,7 @@ class Sum(_Layer):
         """Output channels."""
         return self.extents[2]
 
-    @property
+    @cached_property
     def sources(self) -> tuple[int, ...]:
         """Values read."""
         return self.source, self.second
@@ -315,7 +316,7 @@ class DynamicProduct(_Layer):
         """True if results of each channel have their own parameters."""
         return self.scaling.bias.size > 1
 
-    @property
+    @cached_property
     def sources(self) -> tuple[int, ...]:
         """Values read."""
         terms = (self.columns, self.lines)
@@ -329,7 +330,7 @@ class DynamicProduct(_Layer):
         """Values of the pairs of matrices that are loaded in turn; none of a single pair."""
         return ((self.source, self.second), *self.pairs) if self.pairs else ()
 
-    @property
+    @cached_property
     def factors(self) -> tuple[int, ...]:
         """Numbers on the diagonals of the tiles of all addends, each once."""
         return tuple(sorted({factor for one in self.addends for factor in one.tiles}))

@@ -19,9 +19,6 @@ Groups = tuple[int, int, int]
 #: groups: tiles of a few rows take the array as long as full ones.
 _MOST_PAIRS = 8
 
-#: Groups of images, at most: the time to compile grows faster than their number.
-_MOST_GROUPS = 16
-
 
 def compile_step(
     graph: Graph, batch: int, config: Config, groups: Groups | None = None
@@ -37,7 +34,7 @@ def compile_step(
 
 def _fewest(graph: Graph, batch: int, config: Config) -> Groups:
     """Return the fewest groups in which a step runs on the core alone; one if none do."""
-    for count in (n for n in range(1, min(batch, _MOST_GROUPS) + 1) if batch % n == 0):
+    for count in (n for n in range(1, batch + 1) if batch % n == 0):
         pairs = max(n for n in range(1, _MOST_PAIRS + 1) if count % n == 0)
         for groups in dict.fromkeys(((count, 1, 1), (count, 1, pairs), (count, count, count))):
             if runs_alone(in_groups(graph, batch, *groups), config):

@@ -152,6 +152,8 @@ class _Allocator:
         self.results = {source: list[int]() for source in self.in_place.values()}
         for number, source in self.in_place.items():
             self.results[source].append(number)
+        #: By value that is inside: its first and its last layer, and whether it is stored late.
+        self.lives = {n: life for n in range(len(layouts)) if (life := self.life(n))}
 
     def choose(self, batch: int) -> _Choice | CompileError:
         """Return the best use of the unified buffer; values too large go outside, largest first.
@@ -159,7 +161,7 @@ class _Allocator:
         Returns the error of a layer if nothing fits.
         """
         kept = self.network.repeated
-        large = [n for n in range(len(self.layouts)) if not self.whole(n) and n not in kept]
+        large = [n for n in self.lives if not self.whole(n) and n not in kept]
         large.sort(key=lambda n: -self.layouts[n].sample_pitch)
         ways = [frozenset(large[:count]) for count in range(len(large) + 1)]
         # More values outside leave more space inside.
@@ -270,23 +272,16 @@ class _Allocator:
         self, samples: int, ahead: bool, permanent: bool, spilled: frozenset[int]
     ) -> list[Span]:
         """Return the copies of all values that the unified buffer holds whole."""
-        end = len(self.network.layers)
+        end, values = len(self.network.layers), self.network.values
         spans = []
-        for number, value in enumerate(self.network.values):
-            layout = self.layouts[number]
-            uses, births = self.network.readers[number], self.network.makers[number]
-            if number in spilled or not (uses or births) or number in self.in_place:
+        for number, life in self.lives.items():
+            if number in spilled or number in self.in_place:
                 continue
-            birth = births[0] if births else uses[0]
-            if births and attached(self.network, birth):
-                birth -= 1
+            value, layout, (birth, last, is_late) = values[number], self.layouts[number], life
             # Batched layers store an output when it is complete.
             stays = value.is_output and self.per_image > 0
-            results = self.results.get(number, [])
-            ends = [n for value in results for n in users(self.network, value)]
-            death = end if stays else self.until(max([birth, *births, *uses, *ends]))
-            makers = [n for number in (number, *results) for n in self.network.makers[number]]
-            if any(self.stores_late(maker) for maker in makers):
+            death = end if stays else self.until(last)
+            if is_late:
                 # Its store comes after the first sums of the next layer.
                 death = self.until(min(self.end_of_run(death) + 1, end - 1))
             count = layout.sample_pitch * (samples if self.whole(number) else 1)
@@ -300,6 +295,22 @@ class _Allocator:
                 birth = 0
             spans += [Span((number, -1, turn), count, birth, death) for turn in range(turns)]
         return begin_early(spans, self.earliest, end, self.early_bytes)
+
+    def life(self, number: int) -> tuple[int, int, bool] | None:
+        """Return the first and the last layer with a value, and whether it is stored late.
+
+        None if no layer has it.
+        """
+        network, results = self.network, self.results.get(number, [])
+        uses, births = network.readers[number], network.makers[number]
+        if not (uses or births):
+            return None
+        birth = births[0] if births else uses[0]
+        if births and attached(network, birth):
+            birth -= 1
+        ends = [n for value in results for n in users(network, value)]
+        makers = [*births, *(n for value in results for n in network.makers[value])]
+        return birth, max([birth, *births, *uses, *ends]), any(map(self.stores_late, makers))
 
     def stores_late(self, number: int) -> bool:
         """Return whether a layer's results are stored after the next sums are made."""
@@ -371,7 +382,8 @@ class _Allocator:
 
         def need(number: int) -> int:
             layer = network.layers[number]
-            return sum(self.layouts[v].sample_pitch for v in (*layer.sources, layer.result))
+            values = (v for v in (*layer.sources, layer.result) if v not in self.in_place)
+            return sum(self.layouts[v].sample_pitch for v in values)
 
         number = max(range(len(network.layers)), key=need)
         return CompileError(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.pitches import Layout, sees_rows
@@ -22,9 +23,9 @@ def misfit(network: Network, layouts: Sequence[Layout], config: Config) -> Compi
     ``layouts`` are those without bands.
     """
     for number, (value, layout) in enumerate(zip(network.values, layouts, strict=True)):
-        if not addressable([layout], config):
-            # The host runs the last operator that fills the value, or reads an input.
-            users = network.makers[number] or network.readers[number]
+        # The host runs the last operator that fills the value, or reads an input.
+        users = network.makers[number] or network.readers[number]
+        if users and not addressable([layout], config):
             wanted = f"rows below unified_bytes = {config.unified_bytes}"
             reason = f"wanted {wanted}, got {layout.pitch}"
             return CompileError(reason, layer=value.name, place=network.layers[users[-1]].place)
@@ -33,6 +34,7 @@ def misfit(network: Network, layouts: Sequence[Layout], config: Config) -> Compi
             layer = network.layers[reader]
             if sees_rows(layer, number, value):
                 return _error(layer, "wanted an input whose pixels lie side by side")
+    scratch_reason = cache(lambda: scratch_limit(network, config))
     for layer in network.layers:
         if isinstance(layer, MatrixLayer) and layer.stored >= 0:
             if not layer.channels == config.columns == config.tile_row_bytes:
@@ -44,7 +46,7 @@ def misfit(network: Network, layouts: Sequence[Layout], config: Config) -> Compi
             wanted = f"windows of at most {config.accumulator_depth} sums"
             return _error(layer, f"wanted {wanted}, got {high} x {wide}")
         if isinstance(layer, DynamicProduct):
-            if reason := row_limit(layer, config) or scratch_limit(network, config):
+            if reason := row_limit(layer, config) or scratch_reason():
                 return _error(layer, reason)
     return None
 

@@ -227,7 +227,7 @@ def lay_out(network: Network, bands: Mapping[int, Band], config: Config) -> tupl
     layouts: dict[int, Layout] = {}
     results = [layer.result for layer in network.layers]
     # A layer's source comes before its result.
-    inputs = (number for number in range(len(network.values)) if number not in results)
+    inputs = (number for number, makers in enumerate(network.makers) if not makers)
     for number in (*inputs, *results):
         layouts[number] = layout_of(network, number, bands, layouts, config)
     return tuple(layouts[number] for number in range(len(network.values)))

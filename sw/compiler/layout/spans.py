@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from celosia.hw.arch.config import Config
 
@@ -45,7 +45,7 @@ def begin_early(
                 break
             birth -= 1
             used[birth] += span.count
-        result.append(replace(span, birth=birth))
+        result.append(replace(span, birth=birth) if birth < span.birth else span)
     return result
 
 
@@ -53,23 +53,25 @@ def first_fit(
     spans: Sequence[Span], config: Config, alternate: bool
 ) -> dict[tuple[int, int, int], int] | None:
     """Place spans one by one at the lowest free address, or in turn at the lowest and highest."""
-    placed: list[tuple[int, int, int, int]] = []
+    placed: dict[tuple[int, int, int], int] = {}
+    #: By layer, the bytes that have been placed.
+    taken: list[list[tuple[int, int]]] = [[] for _ in range(max(s.death for s in spans) + 1)]
     for turn, span in enumerate(spans):
-        first, last = span.birth, span.death
-        busy = [
-            (begin, end) for begin, end, birth, death in placed if birth <= last and first <= death
-        ]
+        layers = taken[span.birth : span.death + 1]
+        busy = set(chain(*layers))
         if alternate and turn % 2:
             start = _highest(span.count, busy, config)
         else:
             start = _lowest(span.count, busy, config)
         if not 0 <= start <= config.unified_bytes - span.count:
             return None
-        placed.append((start, start + span.count, first, last))
-    return {span.key: begin for span, (begin, *_) in zip(spans, placed, strict=True)}
+        placed[span.key] = start
+        for layer in layers:
+            layer.append((start, start + span.count))
+    return placed
 
 
-def _lowest(count: int, busy: list[tuple[int, int]], config: Config) -> int:
+def _lowest(count: int, busy: Iterable[tuple[int, int]], config: Config) -> int:
     """Return the lowest address with ``count`` free bytes after it, in unlimited memory."""
     start = 0
     for begin, end in sorted(busy):
@@ -79,7 +81,7 @@ def _lowest(count: int, busy: list[tuple[int, int]], config: Config) -> int:
     return start
 
 
-def _highest(count: int, busy: list[tuple[int, int]], config: Config) -> int:
+def _highest(count: int, busy: Iterable[tuple[int, int]], config: Config) -> int:
     """Return the highest address with ``count`` free bytes after it; negative if there is none."""
     start = (config.unified_bytes - count) // config.rows * config.rows
     for begin, end in sorted(busy, key=lambda one: -one[1]):

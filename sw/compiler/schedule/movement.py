@@ -42,13 +42,14 @@ class Movement(Arranged):
             result[value] = first
         return result
 
-    def early(self, number: int) -> list[int]:
-        """Return the values that are loaded with a layer that does not read them."""
-        return [
-            value
-            for value, layer in self.loaded_at.items()
-            if layer == number and value not in self.network.layers[number].sources
-        ]
+    @cached_property
+    def early(self) -> dict[int, list[int]]:
+        """Values that are loaded with a layer that does not read them, by layer."""
+        values: dict[int, list[int]] = {n: [] for n in range(len(self.network.layers))}
+        for value, number in self.loaded_at.items():
+            if value not in self.network.layers[number].sources:
+                values[number].append(value)
+        return values
 
     def load_stripe(
         self, number: int, sub_batch: int, samples: Range, cut: Sequence[Range], index: int

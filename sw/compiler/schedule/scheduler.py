@@ -104,7 +104,7 @@ class _Scheduler(Arranged):
             return []
         before: list[Action] = []
         early: list[Action] = []
-        for value in self.moves.early(number):
+        for value in self.moves.early[number]:
             if self.moves.is_fresh(number, value, sub_batch, samples):
                 early += self.moves.load(number, value, sub_batch, samples)
         margins = list(self.moves.margins(layer.result, sub_batch, samples, number))
