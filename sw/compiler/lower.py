@@ -13,11 +13,13 @@ from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Padded, Sum
+from celosia.sw.layers.values import Value
 from celosia.sw.operators.registry import OPERATORS
 
-#: A value of so many bytes is loaded again if no layer reads it in so many layers, and one that is
-#: stored in any case.
-_LARGE, _STORED, _NEAR = 1 << 11, 1 << 8, 5
+#: Values of so many bytes, or the second number, are loaded again if no layer reads them in so many
+#: layers, and those of the third that are stored in any case.
+RELOADED = 1 << 11, 1 << 9
+_STORED, _NEAR = 1 << 8, 5
 
 
 def lower(graph: Graph, items: int | None = None) -> Network:
@@ -54,24 +56,43 @@ def _in_place(network: Network, graph: Graph) -> Network:
             continue
         first = old if values[old].original < 0 else values[old].original
         copies = [n for n, v in enumerate(values) if first in (n, v.original)]
-        loads = [readers[0] for n in copies if (readers := network.readers[n])]
-        loads += [n for n, x in enumerate(network.layers) if getattr(x, "stored", -1) in copies]
         sizes = {values[n].bytes_per_item for n in (old, new)}
         rows = values[first].height, values[new].height
+        parts = [n for n, v in enumerate(values) if v.original == new] or [new]
         if rows == (1, 1) and len(sizes) == 1 and not values[first].is_output:
-            if max(loads, default=0) <= min(network.makers[new]):
-                values[new] = replace(values[new], original=first)
+            if all(_is_read_before(network, part, copies) for part in parts):
+                for number in {new, *parts}:
+                    values[number] = replace(values[number], original=first)
     return replace(network, values=tuple(values))
 
 
-def with_reloads(network: Network) -> Network:
+def _is_read_before(network: Network, new: int, copies: Sequence[int]) -> bool:
+    """Return whether no layer loads bytes of a value from copies after a layer begins new ones."""
+    loads = [n for n, x in enumerate(network.layers) if getattr(x, "stored", -1) in copies]
+    for number in copies:
+        readers = network.readers[number]
+        if readers and _meet(network.values[new], network.values[number]):
+            loads.append(readers[0])
+    return max(loads, default=0) <= min(network.makers[new])
+
+
+def _meet(one: Value, other: Value) -> bool:
+    """Return whether two parts of a value in external memory have bytes in common."""
+    if pitch := one.pitch if one.pitch == other.pitch else 0:
+        first, second = one.offset % pitch, other.offset % pitch
+        return first < second + other.channels and second < first + one.channels
+    return one.offset < other.end and other.offset < one.end
+
+
+def with_reloads(network: Network, large: int) -> Network:
     """Return a network whose large values leave the unified buffer while no layer reads them.
 
     They are stored when they are made, and later loaded as other values with the same bytes.
+    ``large``: their bytes, at least.
     """
     values, layers = list(network.values), list(network.layers)
     for number, value in enumerate(network.values):
-        least = _STORED if value.is_output else _LARGE
+        least = _STORED if value.is_output else large
         if value.contents is not None or value.bytes_per_item < least:
             continue
         current = number

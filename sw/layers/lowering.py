@@ -72,6 +72,8 @@ class Lowering:
         self.states = {state.tensor for state in graph.states}
         #: Matrices that products of several pairs load, one pair after the other.
         self.in_turn: dict[Value, int] = {}
+        #: Layers that update some rows of weights, by the inputs of the operation.
+        self.updates: dict[tuple[int, ...], list[Layer]] = {}
         self.readers: dict[int, list[Operation]] = {}
         for operation in graph.operations:
             for number in operation.inputs:

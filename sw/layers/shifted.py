@@ -20,9 +20,10 @@ from celosia.sw.layers.spec import (
     Padded,
     Pool,
     Pooling,
+    Range,
     Windows,
 )
-from celosia.sw.layers.values import Scaling, uniform_scaling
+from celosia.sw.layers.values import Scaling, Value, uniform_scaling
 
 #: With a shift of one to the left, this multiplier is one.
 _ONE, _LEFT = 1 << 30, 1
@@ -104,14 +105,41 @@ class ShiftedLayers:
         lowering.views[number] = replace(view, value=len(lowering.values) - 1)
         return lowering.views[number]
 
-    def part(self, matrix: Matrix, rows: tuple[int, int]) -> Matrix:
-        """Return some rows of an input, which are loaded apart."""
+    def part(
+        self, matrix: Matrix, rows: Range | None = None, columns: Range | None = None
+    ) -> Matrix:
+        """Return some rows or columns of a matrix, which are loaded apart."""
         values = self.lowering.values
-        value, count = values[matrix.value], rows[1] - rows[0]
+        value = values[matrix.value]
+        if not value.is_input:
+            values[matrix.value] = replace(value, is_output=True)
+        (row, last), (column, end) = rows or (0, matrix.rows), columns or (0, matrix.columns)
         original = matrix.value if value.original < 0 else value.original
-        fields = {"original": original, "offset": rows[0] * matrix.columns, "spread": False}
-        values.append(replace(value, height=1, width=count, channels=matrix.columns, **fields))
-        return replace(matrix, value=len(values) - 1, rows=count)
+        offset = value.offset + row * matrix.columns + column
+        pitch = matrix.columns if columns else 0
+        shape = {"height": 1, "width": last - row, "channels": end - column, "spread": False}
+        place = {"original": original, "offset": offset, "pitch": pitch}
+        values.append(replace(value, **shape, **place, is_input=True, is_output=False))
+        return replace(matrix, value=len(values) - 1, rows=last - row, columns=end - column)
+
+    def together(self, rows: int, columns: int, *, is_input: bool) -> Matrix:
+        """Return the result as a value that layers store in parts: see ``stored``.
+
+        ``is_input``: whether layers load it.
+        """
+        lowering, (number,) = self.lowering, self.operation.outputs
+        name = lowering.graph.tensors[number].name
+        value = Value(name=name, height=1, width=rows, channels=columns, is_input=is_input)
+        lowering.values.append(value)
+        lowering.views[number] = View(len(lowering.values) - 1, 0, 0, 1, rows)
+        return Matrix(len(lowering.values) - 1, rows, columns)
+
+    def stored(self, matrix: Matrix, **some: Range) -> Matrix:
+        """Return some ``rows`` or ``columns`` of a matrix as a result that is stored."""
+        part = self.part(matrix, **some)
+        value = self.lowering.values[part.value]
+        self.lowering.values[part.value] = replace(value, is_input=False, is_output=True)
+        return part
 
     def in_turn(self, matrix: Matrix, *, spread: bool = False) -> Matrix:
         """Return a matrix that is stored, and loaded again when its pair is multiplied."""

@@ -23,11 +23,18 @@ class Value:
     #: Input whose bytes in external memory it has, or whose place it takes; -1 for its own.
     original: int = -1
     offset: int = 0  #: First of these bytes.
+    pitch: int = 0  #: Bytes from one pixel to the next in external memory; 0 side by side.
     #: True if the host writes it, reads it.
     is_input: bool = False
     is_output: bool = False
     #: int8, shape ``(height, width, channels)``: contents of a constant, which counts as an input.
     contents: np.ndarray | None = field(default=None, compare=False)
+
+    @property
+    def end(self) -> int:
+        """Byte after the last one in external memory, as ``offset``."""
+        apart = (self.height * self.width - 1) * self.pitch + self.channels
+        return self.offset + (apart if self.pitch else self.bytes_per_item)
 
     @property
     def bytes_per_item(self) -> int:

@@ -5,7 +5,6 @@ No file of a model has them; ``gradient`` of other records makes them. A matrix 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +12,8 @@ import numpy as np
 from celosia.hw.arch.config import PARAMETER_BYTES
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.dense import DenseLayers, is_updated_in_parts
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.grids import Group, Reads
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.record import (
     INT8,
@@ -37,9 +36,6 @@ Sums = Callable[[HostOperator, _Arrays], np.ndarray]
 ROUNDINGS = ("UP", "AWAY", "HALVED")
 #: Greatest shifts, to the left and to the right, and greatest factor of an addend.
 _LEFT, _RIGHT, _FACTOR = 7, 30, 1 << 14
-#: Bytes of blocks, at most, that are loaded together if they can be loaded apart; their rows are a
-#: multiple, so that columns of noise repeat as in the result.
-_LOADED, _ALIGNED = 1 << 15, 16
 #: Products of two int8 whose sums float32 holds.
 _MOST_TERMS = (1 << 24) >> 14
 #: Sums of products of each operator of shifted sums.
@@ -247,83 +243,23 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
         )
         layers.sums(scaling, one, addends, pairs=others, **ways)
         return
-    if len(operands) > 2 and turned == (False, True):
-        _turned_blocks(layers, scaling, operands, addends)
-        return
-    if len(operands) > 2:
-        if any(turned):
-            raise CompileError("wanted one block of a second matrix")
-        _blocks(layers, scaling, operands, addends, extents)
-        return
     if not operands:
         layers.sums(scaling, None, addends, shape=extents)
         return
-    first, second = (layers.matrix(number) for number in operands)
-    layers.sums(scaling, (first, second), addends, **ways)
-
-
-def _turned_blocks(
-    layers: ShiftedLayers,
-    scaling: Scaling,
-    operands: Sequence[int],
-    addends: Sequence[tuple[Matrix, int]],
-) -> None:
-    """Lower a product by the columns of several blocks, which are added.
-
-    Some rows of all blocks, which are columns of the result, are loaded at a time.
-    """
-    lowering, (first, *blocks) = layers.lowering, [layers.matrix(number) for number in operands]
-    taps, rows = blocks[0].columns, blocks[0].rows
-    total = sum(block.columns for block in blocks)
-    groups = tuple(
-        Group(column=number * taps, block=number, missing=taps - block.columns)
-        for number, block in enumerate(blocks)
-    )
-    reads = Reads((1, 1, first.rows), (0, 0, 1), taps, groups)
-    first = layers.rows(first)
-    extents = first.rows, rows
-    result = Matrix(lowering.add(layers.operation.outputs[0], (1, *extents)), *extents)
-    apart = rows * total > _LOADED and all(n in lowering.graph.inputs for n in operands[1:])
-    count = max(1, _LOADED // total // _ALIGNED) * _ALIGNED if apart else rows
-    for start in range(0, rows, count):
-        some = start, min(start + count, rows)
-        parts = [layers.part(block, some) for block in blocks] if apart else blocks
-        layers.sums(
-            scaling,
-            (first, parts[0]),
-            [(replace(matrix, first=start), factor) for matrix, factor in addends],
-            turned=(False, True),
-            reads=reads,
-            blocks=[layers.turned(block).value for block in parts[1:]],
-            result=result,
-            first_channel=start,
-        )
-
-
-def _blocks(
-    layers: ShiftedLayers,
-    scaling: Scaling,
-    inputs: Sequence[int],
-    addends: Sequence[tuple[Matrix, int]],
-    extents: tuple[int, int],
-) -> None:
-    """Lower a product by blocks of columns, with addends.
-
-    Blocks of inputs that are whole tiles are stored, if there are no addends.
-    """
-    x, lowering = layers.matrix(inputs[0]), layers.lowering
-    result = Matrix(lowering.add(layers.operation.outputs[0], (1, *extents)), *extents)
-    widest = max(lowering.graph.tensors[number].shape[2] for number in inputs[1:])
-    start = 0
-    for number in inputs[1:]:
-        width = lowering.graph.tensors[number].shape[2]
-        if number in lowering.graph.inputs and width == widest and not addends:
-            layers.stored_product(scaling, x, number, result, start)
-        else:
-            parts = [(replace(matrix, first=start), factor) for matrix, factor in addends]
-            pair = x, layers.matrix(number)
-            layers.sums(scaling, pair, parts, result=result, first_channel=start)
-        start += width
+    dense = DenseLayers(layers, scaling, operands, addends)
+    if turned == (False, True) and (len(operands) > 2 or dense.is_large):
+        dense.errors()
+    elif len(operands) > 2:
+        if any(turned):
+            raise CompileError("wanted one block of a second matrix")
+        dense.results(extents)
+    elif columns and turned[0] and records >= 0 and is_updated_in_parts(*extents):
+        dense.update(extents, columns, records)
+    elif turned == (False, False) and dense.is_large:
+        dense.in_parts()
+    else:
+        first, second = (layers.matrix(number) for number in operands)
+        layers.sums(scaling, (first, second), addends, **ways)
 
 
 STEP = "a step of training"

@@ -9,18 +9,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from celosia.hw.arch.config import PARAMETER_BYTES
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.dense import is_large, update_in_parts
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.grids import Grid, Group, Reads
 from celosia.sw.layers.lowering import Lowering, View
 from celosia.sw.layers.record import EXTENT, Attributes, Shape, require
 from celosia.sw.layers.shifted import Matrix, ShiftedLayers
-from celosia.sw.layers.spec import Windows
+from celosia.sw.layers.spec import Range, Windows
 from celosia.sw.operators.shifted import check, exact, in_pairs, parts_of, record
 from celosia.sw.operators.windows import image
 
 _Arrays = Sequence[np.ndarray]
+
+#: Columns of a large matrix of weights that are updated at once.
+_COLUMNS = 16
 
 
 def _windows_of(
@@ -228,11 +233,30 @@ def _lower_correlation(lowering: Lowering, operation: Operation) -> None:
     taps = grids.errors.pixels - start
     reads = Reads((*grids.kernel, x[3]), (grids.images.width, 1, 0), taps, (Group(row=start),))
     (images, pixels), *pairs = _pairs(layers, in_pairs(operation.attributes, operands), grids)
-    ways = {"turned": (True, False), "reads": reads, "stepped": records, "pairs": pairs}
+    ways: dict[str, Any] = {"turned": (True, False), "reads": reads, "pairs": pairs}
     depthwise = operation.attributes["depthwise"]
     if depthwise:
         addends = [(layers.diagonals(matrix, spread=False), factor) for matrix, factor in addends]
-    result = layers.sums(scaling, (images, pixels), addends, **ways)
+    extents = len(grids.taps) * x[3], errors[3]
+    if records >= 0 and not depthwise and is_large(*extents):
+        noise = Matrix(records, errors[3], PARAMETER_BYTES)
+
+        def add(some: Range, result: Matrix) -> None:
+            parts = [(layers.part(matrix, columns=some), factor) for matrix, factor in addends]
+            layers.sums(
+                scaling,
+                (images, pixels),
+                parts,
+                **ways,
+                stepped=layers.part(noise, rows=some).value,
+                columns=(some[0], some[1] - some[0]),
+                result=result,
+            )
+
+        cut = [(n, min(n + _COLUMNS, errors[3])) for n in range(0, errors[3], _COLUMNS)]
+        update_in_parts(layers, scaling, extents, cut, add, by_columns=True)
+        return
+    result = layers.sums(scaling, (images, pixels), addends, **ways, stepped=records)
     if depthwise:
         _take_diagonals(layers, result, reads.counts)
 

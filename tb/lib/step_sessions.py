@@ -34,6 +34,28 @@ def lenet(batch: int) -> StepGraph:
     return step_graph(with_random_weights(layers.graph(), 0), batch, shift_of)
 
 
+#: Kernel, padding, channels of convolutions, and hidden values, of networks of MNIST's images.
+CNNS = {
+    "mnist_cnn_5x5": (5, "SAME", (32, 64), (128,)),
+    "mnist_cnn_3x3": (3, "VALID", (32, 64), (128,)),
+    "fashion_cnn": (3, "VALID", (64,), ()),
+}
+
+
+def cnn(name: str, batch: int) -> StepGraph:
+    """Return a step of a network with large matrices of weights."""
+    kernel, padding, channels, hidden = CNNS[name]
+    layers = Layers((28, 28, 1), 0)
+    for count in channels:
+        layers.conv(count, (kernel, kernel), padding=padding, bias=False)
+        layers.pool("MAX_POOL_2D", 2, 2)
+    for count in hidden:
+        layers.dense(count, "RELU", bias=False)
+    layers.dense(10, bias=False)
+    graph = with_random_weights(layers.graph(), 0)
+    return step_graph(graph, batch, shift_of, most=1 << 14)
+
+
 def state_of(graph: Graph, name: str) -> int:
     return next(s.tensor for s in graph.states if graph.tensors[s.tensor].name == name)
 

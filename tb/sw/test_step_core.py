@@ -16,7 +16,7 @@ from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler import legalise
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.ir.graph import Graph, Operation, Quantization, State, Tensor
-from celosia.sw.operators import shifted
+from celosia.sw.layers import dense
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training.graph import StepGraph, step_graph
 
@@ -123,7 +123,7 @@ def test_layers_of_several_blocks_with_biases(core: str, loaded: int, seed, monk
 
     They are computed by rows of the weights: at once, or 16 rows of all blocks at a time.
     """
-    monkeypatch.setattr(shifted, "_LOADED", loaded)
+    monkeypatch.setattr(dense, "_LOADED", loaded)
     found = step_graph(hidden(50, 72, 40, 4, seed=seed), BATCH, shift_of, most=1 << 11)
     assert not require_equal(found, core, seed).host
 
@@ -152,12 +152,12 @@ def test_values_loaded_again_on_the_rtl(seed, verilator, monkeypatch) -> None:
     core = "transformer"
     network = step((48, 64, 64, 64, 64, 4), seed, 1 << 10, 240)
     assert not require_equal(network, core, seed, "rtl").host
-    monkeypatch.setattr(legalise, "with_reloads", lambda graph: graph)
+    monkeypatch.setattr(legalise, "with_reloads", lambda network, large: network)
     assert compile_steps(network.graph, preset(f"{core},activation_weights=true")).program.host
 
 
 def test_without_loads_of_values_the_host_runs_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(legalise, "with_reloads", lambda network: network)
+    monkeypatch.setattr(legalise, "with_reloads", lambda network, large: network)
     assert compile_steps(deep(0).graph, preset(f"{SMALL},activation_weights=true")).program.host
 
 

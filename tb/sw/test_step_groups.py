@@ -9,10 +9,11 @@ import pytest
 import step_reference as reference
 from float_networks import NETWORKS, Layers, network
 from step_inputs import contents, shift_of
-from step_sessions import CORES, lenet, require_equal
+from step_sessions import CNNS, CORES, cnn, lenet, require_equal
 
 from celosia.hw.arch.presets import preset
 from celosia.sim.timing.cycles import estimate
+from celosia.sw.layers import dense
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training.carriers import CoreSteps, HostSteps
 from celosia.sw.training.graph import StepGraph, step_graph
@@ -22,8 +23,9 @@ from celosia.sw.training.groups import Groups, compile_step, in_groups
 BATCH = 6
 GROUPS = ((2, 1, 1), (3, 3, 3), (6, 1, 2), (6, 6, 6))
 
-#: Cycles of a step of LeNet-5 with a batch of 32, about.
+#: Cycles of steps with a batch of 32, about.
 LENET_CYCLES = 1_015_000
+CNN_CYCLES = {"mnist_cnn_5x5": 6_800_000, "mnist_cnn_3x3": 2_730_000, "fashion_cnn": 1_950_000}
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -105,12 +107,48 @@ def test_groups_on_the_rtl(build: Callable[[Layers], None], seed: int, verilator
     require_equal(step, "transformer", seed, "rtl", parts=in_groups(step.graph, 4, 2, 2, 2))
 
 
+@pytest.mark.thorough
+def test_small_parts_on_the_rtl(seed: int, monkeypatch, verilator: None) -> None:
+    monkeypatch.setattr(dense, "_LOADED", 256)
+    monkeypatch.setattr(dense, "_UPDATED", 128)
+    step = built(wide, seed, 4)
+    require_equal(step, "transformer", seed, "rtl", parts=in_groups(step.graph, 4, 2))
+
+
 def test_a_step_of_lenet_with_32_images_runs_on_the_core_alone() -> None:
     config = preset("edge,activation_weights=true")
     program, _ = compile_step(lenet(32).graph, 32, config)
     assert not program.host
     (section,) = program.parts[0].mains
     assert estimate(section.instructions, config).total < LENET_CYCLES
+
+
+@pytest.mark.parametrize("name", CNNS)
+def test_large_matrices_of_weights_are_there_in_parts(name: str, seed: int) -> None:
+    step = cnn(name, 4)
+    program = require_equal(step, "edge", seed, parts=in_groups(step.graph, 4, 4))
+    assert not program.host
+    assert program.in_place == program.variables
+
+
+@pytest.mark.parametrize("name", CNNS)
+def test_a_step_of_a_cnn_with_32_images_runs_on_the_core_alone(name: str) -> None:
+    config = preset("edge,activation_weights=true")
+    program, groups = compile_step(cnn(name, 32).graph, 32, config)
+    assert groups == (32, 1, 1)
+    assert not program.host
+    (section,) = program.parts[0].mains
+    assert estimate(section.instructions, config).total < CNN_CYCLES[name]
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("groups", ((1, 1, 1), (2, 1, 1), (6, 1, 1)))
+def test_small_parts(groups: Groups, core: str, seed: int, monkeypatch) -> None:
+    monkeypatch.setattr(dense, "_LOADED", 256)
+    monkeypatch.setattr(dense, "_UPDATED", 128)
+    step = built(wide, seed)
+    program = require_equal(step, core, seed, parts=in_groups(step.graph, BATCH, *groups))
+    assert program.in_place == program.variables
 
 
 def test_as_few_groups_as_fit() -> None:

@@ -37,32 +37,33 @@ def constants(about: Addressing, fetch: Fetch) -> Step:
 def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Iterator[Step]:
     """Yield loads or stores of a region; those of single pixels if they do not lie side by side."""
     value, layout = about.network.values[region.value], about.placement.layouts[region.value]
-    apart = region.channels or layout.pixel != value.channels
+    apart = region.channels or value.pitch or layout.pixel != value.channels
     yield from (_pixels if apart else _rows)(about, opcode, region, layer)
 
 
 def _pixels(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Iterator[Step]:
-    """Yield moves of channels of each pixel of whole rows."""
+    """Yield moves of channels of each pixel of whole rows, or of a part of one row."""
     value = about.network.values[region.value]
     layout = about.placement.layouts[region.value]
     first, last = region.channels or (0, value.channels)
-    rows = region.rows[1] - region.rows[0]
+    rows, pitch = region.rows[1] - region.rows[0], value.pitch or value.channels
+    start, end = (column // layout.pixel for column in region.columns)
     rows_at_once = rows if layout.pitch == value.width * layout.pixel else 1
     for row in range(region.rows[0], region.rows[1], rows_at_once):
         some = region._replace(rows=(row, row + rows_at_once))
-        external = about.placement.external[region.value] + row * value.width * value.channels
+        external = about.placement.external[region.value] + (row * value.width + start) * pitch
         if value.is_output:
             external += region.samples[0] * value.bytes_per_item
         instruction = Instruction(
             opcode,
             external=external + first,
             unified=about.address(some) + first,
-            external_pitch=value.channels,
+            external_pitch=pitch,
             unified_pitch=layout.pixel,
-            rows=rows_at_once * value.width,
+            rows=rows_at_once * (end - start),
             length=last - first,
         )
-        count = rows_at_once * value.width * value.channels
+        count = rows_at_once * (end - start) * pitch
         loads = opcode is Opcode.LOAD
         accesses = (about.access(some, writes=loads), span("external", not loads, external, count))
         yield Step(instruction, accesses, layer)

@@ -110,8 +110,10 @@ def spreads(layer: DynamicProduct, scratch: Scratch, config: Config) -> bool:
 def spread_layers(network: Network, scratch: Scratch, config: Config) -> frozenset[int]:
     """Return the layers whose jobs follow one another: a job begins the next one in its half.
 
-    Those for which ``spreads`` holds, and those with stepped sums.
+    Those for which ``spreads`` holds, and those with stepped sums or several pairs of matrices.
     """
     return frozenset(
-        n for n, x in _products(network).items() if x.stepped >= 0 or spreads(x, scratch, config)
+        n
+        for n, x in _products(network).items()
+        if x.stepped >= 0 or x.turns or spreads(x, scratch, config)
     )

@@ -69,7 +69,7 @@ class DynamicJobs:
         for index, works in enumerate(groups):
             following = groups[index + 1] if index + 1 < len(groups) else []
             job = Job(drains=[list(self.drained(work)) for work in works])
-            if self.layer.stepped >= 0:
+            if self.layer.stepped >= 0 or self.layer.turns:
                 yield from self.in_pairs(groups, index)
                 continue
             if self.spreads:
@@ -87,7 +87,7 @@ class DynamicJobs:
             yield job
 
     def in_pairs(self, groups: Sequence[Sequence["_Work"]], index: int) -> Iterator[Job]:
-        """Yield a job whose sums are shifted in place before addends come.
+        """Yield a job of several pairs, or whose sums are shifted in place before addends come.
 
         The products of the second job of a pair come before the addends of the first, in the other
         half: meanwhile the sums of the first are shifted.
@@ -118,7 +118,7 @@ class DynamicJobs:
             for half, work in works:
                 for action in self.multiplied(work, range(place * count, (place + 1) * count)):
                     yield action if isinstance(action, MoveWeights) else action._replace(half=half)
-        for half, work in works:
+        for half, work in works if self.layer.stepped >= 0 else ():
             yield self.spread(work, half, work.row)._replace(each=True)
 
     def loaded(self, place: int, samples: Range) -> Iterator[LoadRegion]:
@@ -239,7 +239,7 @@ class DynamicJobs:
             yield MultiplyMoved(**about, **sums, accumulate=started, term=Term.PRODUCT)
             for _ in range(layer.columns.times if layer.columns and not spread else 0):
                 yield MultiplyMoved(**about, **sums, accumulate=True, term=Term.COLUMNS)
-        if layer.stepped < 0:
+        if layer.stepped < 0 and not layer.turns:
             yield from self.added(work)
         if layer.lines:
             for step in list(range(self.steps)) * layer.lines.times:
