@@ -15,7 +15,7 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import PRESETS
 from celosia.sw.compiler.arrange import arrange
 from celosia.sw.compiler.layout.placement import Arrangement
-from celosia.sw.compiler.lower import RELOADED, lower, with_reloads
+from celosia.sw.compiler.lower import RELOADS, lower, with_reloads
 from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.layers.errors import CompileError, UndefinedError
@@ -176,9 +176,9 @@ def _plan(
             placed.append(step)
             continue
         arrangement = arrange(step[1], config, batch)
-        for large in RELOADED if graph.states else ():
+        for way in RELOADS if graph.states else ():
             if isinstance(arrangement, CompileError):
-                arrangement = arrange(with_reloads(step[1], large), config, batch)
+                arrangement = arrange(with_reloads(step[1], *way), config, batch)
         if isinstance(arrangement, CompileError):
             return arrangement
         placed.append((step[0], arrangement))

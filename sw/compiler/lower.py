@@ -4,6 +4,7 @@ Reshapes and paddings move nothing: they are views of a value, and padding becom
 Maxima and activations after a product become part of it.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -16,10 +17,10 @@ from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Padded, S
 from celosia.sw.layers.values import Value
 from celosia.sw.operators.registry import OPERATORS
 
-#: Values of so many bytes, or the second number, are loaded again if no layer reads them in so many
-#: layers, and those of the third that are stored in any case.
-RELOADED = 1 << 11, 1 << 9
-_STORED, _NEAR = 1 << 8, 5
+#: Ways to load values again, tried in turn: those of so many bytes that no layer reads in so many
+#: layers. Those of ``_STORED`` bytes are stored in any case.
+RELOADS = (1 << 11, 12), (1 << 11, 5), (1 << 9, 12), (1 << 9, 5)
+_STORED = 1 << 8
 
 
 def lower(graph: Graph, items: int | None = None) -> Network:
@@ -40,8 +41,32 @@ def lower(graph: Graph, items: int | None = None) -> Network:
         except CompileError as error:
             raise error.at(label, operation.place) from None
     outputs = lowering.finish()
-    layers = early_copies(in_order(lowering.layers))
+    layers = onto_grids(lowering, early_copies(in_order(lowering.layers)))
     return _in_place(lowering.network(layers, outputs), graph)
+
+
+def onto_grids(lowering: Lowering, layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """Return layers of which products write their results to a grid that nothing else reads.
+
+    Others are copied to their grids.
+    """
+    users = Counter(value for x in layers for value in {*x.sources, x.result})
+    makers = {x.result: n for n, x in enumerate(layers)}
+    result = dict(enumerate(layers))
+    for place, layer in enumerate(layers):
+        if not isinstance(layer, Padded) or layer.grid.diagonal or layer.grid.stride != (1, 1):
+            continue
+        maker = layers[makers.get(layer.source, place)]
+        if users[layer.source] == 2 and isinstance(maker, DynamicProduct) and layer.seen:
+            rows, columns, channels = layer.seen
+            image = rows // layer.grid.images, columns
+            alike = (maker.rows, maker.channels) == (rows * columns, channels)
+            if alike and not maker.shares and not lowering.values[layer.source].is_output:
+                output = 1, layer.grid.pixels
+                fields = {"result": layer.result, "grid": layer.grid, "image": image}
+                result[makers[layer.source]] = replace(maker, **fields, output=output)
+                del result[place]
+    return tuple(result.values())
 
 
 def _in_place(network: Network, graph: Graph) -> Network:
@@ -84,11 +109,11 @@ def _meet(one: Value, other: Value) -> bool:
     return one.offset < other.end and other.offset < one.end
 
 
-def with_reloads(network: Network, large: int) -> Network:
+def with_reloads(network: Network, large: int, near: int) -> Network:
     """Return a network whose large values leave the unified buffer while no layer reads them.
 
     They are stored when they are made, and later loaded as other values with the same bytes.
-    ``large``: their bytes, at least.
+    ``large``: their bytes, at least; ``near``: layers without a reader, at most, before they leave.
     """
     values, layers = list(network.values), list(network.layers)
     for number, value in enumerate(network.values):
@@ -97,7 +122,7 @@ def with_reloads(network: Network, large: int) -> Network:
             continue
         current = number
         for before, after in pairwise(sorted({*network.makers[number], *network.readers[number]})):
-            if after - before > _NEAR:
+            if after - before > near:
                 original = number if value.original < 0 else value.original
                 copy = replace(value, original=original, is_input=True, is_output=False)
                 current = len(values)

@@ -1,7 +1,7 @@
 """Images on grids of pixels with zeros around them, and the windows that products read there."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 
@@ -21,6 +21,16 @@ class Grid:
     def pixels(self) -> int:
         """Pixels of the value."""
         return self.images * self.height * self.width + self.spare
+
+    def inside(self, rows: int, columns: int) -> tuple[int, int]:
+        """Return the first pixel of the first image, and the one after the last of the last one.
+
+        ``rows``, ``columns``: pixels of an image.
+        """
+        (top, left), (down, right) = self.origin, self.stride
+        last = (top + (rows - 1) * down) * self.width + left + (columns - 1) * right
+        before = (self.images - 1) * self.height * self.width
+        return top * self.width + left, before + last + 1
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,22 @@ class Reads:
     def rows(self) -> int:
         """Rows of the product."""
         return math.prod(self.counts)
+
+    def jump(self, pixel: int, rows: int) -> tuple[int, int]:
+        """Return how many groups one pass takes, and the rows of banks between their taps.
+
+        ``pixel``: bytes of a pixel; ``rows``: of the array, as many as the banks.
+        """
+        first, second, *_ = (*self.groups, self.groups[0])
+        step = second.pixel - first.pixel
+        alike = (
+            replace(first, pixel=first.pixel + n * step, row=first.row + n * self.taps)
+            for n in range(len(self.groups))
+        )
+        apart = step * pixel - self.taps
+        if apart < 0 or apart % rows or tuple(alike) != self.groups:
+            return 1, 0
+        return max(1, min(len(self.groups), rows // self.taps)), apart // rows
 
     def box(self, rows: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int, int]]:
         """Return the outer and middle turn with which rows of a cut begin, and their counts."""

@@ -197,6 +197,11 @@ class ShiftedLayers:
         grid = Grid(matrix.rows, matrix.columns, 1, (0, 0), diagonal=True)
         return self.copied(matrix, (matrix.rows, matrix.columns, 1), grid, spread)
 
+    def is_copied(self, matrix: Matrix, grid: Grid) -> bool:
+        """Return whether a layer copies a matrix to a grid."""
+        layers = (x for x in self.lowering.layers if isinstance(x, Padded))
+        return any((x.source, x.grid) == (matrix.value, grid) for x in layers)
+
     def copied(
         self, matrix: Matrix, seen: tuple[int, int, int], grid: Grid, spread: bool
     ) -> Matrix:
@@ -276,6 +281,16 @@ class ShiftedLayers:
         elif made and not getattr(layers[made[-1] + 1], "shares", False):
             layers.insert(made[-1] + 1, layers.pop())
         return Matrix(number, *shape)
+
+    def hasten(self, first: int, sources: Sequence[Matrix]) -> None:
+        """Move layers, from the ``first`` one on, to where their sources are complete."""
+        layers, values = self.lowering.layers, {matrix.value for matrix in sources}
+        made = [n for n, layer in enumerate(layers[:first]) if layer.result in values]
+        if len({layers[n].result for n in made}) == len(values):
+            place = made[-1] + 1
+            while place < first and getattr(layers[place], "shares", False):
+                place += 1
+            layers[place:] = [*layers[first:], *layers[place:first]]
 
     def sums(
         self,

@@ -282,6 +282,8 @@ class DynamicProduct(_Layer):
     #: Values of further pairs of matrices, whose products are added. Those of all pairs that are
     #: not constant are loaded one pair after the other, in two buffers that take turns.
     pairs: tuple[tuple[int, int], ...] = ()
+    grid: Grid | None = None  #: Grid to which results are written, if they are.
+    image: tuple[int, int] = (0, 0)  #: Rows and columns of its images.
     shares: bool = False  #: True if the sums are those of the layer before, drained once more.
 
     pool = Pool(window=(1, 1), stride=(1, 1))

@@ -231,12 +231,15 @@ def _lower_maxima(lowering: Lowering, operation: Operation) -> None:
         beyond = (BYTES <= attributes["low"]) | (BYTES >= attributes["high"])
         table = np.where(beyond, np.minimum(BYTES, 126) + 1, BYTES).astype(np.int8)
         ends = layers.vector(ends, (ends.rows, ends.columns), table=table)
-    shape, repeated = _repeated(layers, [layers.matrix(errors), ends])
+    first, values = len(lowering.layers), layers.matrix(results)
+    shape, (repeated,) = _repeated(layers, [ends])
     table = np.where(BYTES == 0, 0, _MASK).astype(np.int8)
-    addends = ((layers.matrix(results), 1), (repeated[1], -1))
+    addends = ((values, 1), (repeated, -1))
     masks = layers.sums(shift_scaling(0), None, addends, shape=shape, table=table)
+    layers.hasten(first, (values, ends))
+    _, (repeated,) = _repeated(layers, [layers.matrix(errors)])
     table = np.where(BYTES == _MASK, 0, BYTES).astype(np.int8)
-    addends = ((repeated[0], 1), (masks, _TWICE))
+    addends = ((repeated, 1), (masks, _TWICE))
     layers.sums(shift_scaling(0), None, addends, shape=shape, table=table)
 
 

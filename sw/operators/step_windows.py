@@ -5,6 +5,7 @@ The core copies images to grids with zeros around them. A product then reads win
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,8 @@ _Arrays = Sequence[np.ndarray]
 
 #: Columns of a large matrix of weights that are updated at once.
 _COLUMNS = 16
+#: Taps of a row of a kernel, at most, of which one pass takes several; banks, or a part of them.
+_FEW, _BANKS = 8, 16
 
 
 def _windows_of(
@@ -192,6 +195,9 @@ def _lower_convolution(lowering: Lowering, operation: Operation) -> None:
     x, results = (lowering.graph.tensors[n].shape for n in (operands[0], operation.outputs[0]))
     grids, (down, right) = _grids(operation, x, results), operation.attributes["stride"]
     grid, taps = grids.images, grids.kernel[1] * x[3]
+    if taps <= _FEW and grids.kernel[0] > 1:
+        # So one pass takes several rows of the kernel: they are in different banks.
+        grid = replace(grid, width=grid.width + (grids.kernel[1] - grid.width) % _BANKS)
     groups = tuple(Group(y * grid.width, row=y * taps) for y in range(grids.kernel[0]))
     strides = grid.height * grid.width, down * grid.width, right
     reads = Reads((x[0], results[1], results[2]), strides, taps, groups)
@@ -229,8 +235,12 @@ def _lower_correlation(lowering: Lowering, operation: Operation) -> None:
     layers, scaling, operands, addends, records = parts_of(lowering, operation)
     x, errors = (lowering.graph.tensors[n].shape for n in operands[:2])
     grids = _grids(operation, x, errors)
-    start = grids.errors.origin[0] * grids.errors.width + grids.errors.origin[1]
-    taps = grids.errors.pixels - start
+    if x[0] == 1 and not layers.is_copied(layers.matrix(operands[1]), grids.errors):
+        # Of one image, only the rows with errors are read.
+        high = (errors[1] - 1) * grids.errors.stride[0] + 1
+        grids = grids._replace(errors=replace(grids.errors, height=high, origin=(0, 0)))
+    start, end = grids.errors.inside(*errors[1:3])
+    taps = end - start
     reads = Reads((*grids.kernel, x[3]), (grids.images.width, 1, 0), taps, (Group(row=start),))
     (images, pixels), *pairs = _pairs(layers, in_pairs(operation.attributes, operands), grids)
     ways: dict[str, Any] = {"turned": (True, False), "reads": reads, "pairs": pairs}

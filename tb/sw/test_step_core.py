@@ -152,12 +152,12 @@ def test_values_loaded_again_on_the_rtl(seed, verilator, monkeypatch) -> None:
     core = "transformer"
     network = step((48, 64, 64, 64, 64, 4), seed, 1 << 10, 240)
     assert not require_equal(network, core, seed, "rtl").host
-    monkeypatch.setattr(legalise, "with_reloads", lambda network, large: network)
+    monkeypatch.setattr(legalise, "with_reloads", lambda network, *_: network)
     assert compile_steps(network.graph, preset(f"{core},activation_weights=true")).program.host
 
 
 def test_without_loads_of_values_the_host_runs_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(legalise, "with_reloads", lambda network, large: network)
+    monkeypatch.setattr(legalise, "with_reloads", lambda network, *_: network)
     assert compile_steps(deep(0).graph, preset(f"{SMALL},activation_weights=true")).program.host
 
 

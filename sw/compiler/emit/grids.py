@@ -6,10 +6,10 @@ from typing import NamedTuple
 from celosia.hw.arch.isa import Instruction, Opcode, Space
 from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.emit.addressing import Addressing, loops
-from celosia.sw.compiler.emit.vector import vector
-from celosia.sw.compiler.schedule.actions import PoolRegion, Region
+from celosia.sw.compiler.emit.vector import Ends, drain, vector
+from celosia.sw.compiler.schedule.actions import Drain, PoolRegion, Region
 from celosia.sw.layers.grids import Grid
-from celosia.sw.layers.spec import Padded
+from celosia.sw.layers.spec import DynamicProduct, Padded
 
 #: Bytes that one FILL writes at most.
 _MOST_BYTES = (1 << 16) - 1
@@ -52,6 +52,43 @@ def _zeros(grid: Grid, rows: int, columns: int, pixel: int, lanes: int) -> list[
     return around if cycles < everything[0].cycles(lanes) + _FILL_CYCLES else everything
 
 
+def zeros(
+    about: Addressing, layer: int, region: Region, grid: Grid, image: tuple[int, int]
+) -> Iterator[Step]:
+    """Yield the zeros of a grid in a region, around images of some rows and columns."""
+    base, access = about.address(region), about.access(region, writes=True)
+    pixel = about.placement.layouts[region.value].pixel
+    for part in _zeros(grid, *image, pixel, about.config.lanes):
+        for first in range(0, part.length, _MOST_BYTES):
+            fill = Instruction(
+                Opcode.FILL,
+                channels=min(_MOST_BYTES, part.length - first),
+                destination_base=base + part.first + first,
+                **loops((1, part.images, part.rows), (0, *part.strides), "destination_"),
+            )
+            yield Step(fill, (access,), layer)
+
+
+def drained(about: Addressing, action: Drain, slot: int, table: int | None) -> Iterator[Step]:
+    """Yield the drain of a tile; the first one of a layer to a grid comes after the zeros."""
+    layer, (first, last) = about.network.layers[action.layer], action.block.columns
+    if not isinstance(layer, DynamicProduct) or layer.grid is None:
+        yield drain(about, action, slot, table)
+        return
+    grid, (rows, columns) = layer.grid, layer.image
+    width = about.network.values[layer.result].width
+    pixel = about.placement.layouts[layer.result].pixel
+    whole = Region(layer.result, action.sub_batch, action.block.samples, (0, 1), (0, width * pixel))
+    if not first and not action.tile:
+        yield from zeros(about, action.layer, whole, grid, layer.image)
+    (image, row), count = divmod(first // columns, rows), (last - first) // columns
+    extents = (-(-count // rows), min(count, rows), columns)
+    line = grid.width * pixel
+    start = (image * grid.height + grid.origin[0] + row) * line + grid.origin[1] * pixel
+    strides = (grid.height * line, line, pixel)
+    yield drain(about, action, slot, table, Ends(whole, start, extents, strides))
+
+
 def padded(about: Addressing, action: PoolRegion, slot: int) -> Iterator[Step]:
     """Yield the zeros of a grid, then the copy of all images into it."""
     layer = about.network.layers[action.layer]
@@ -66,15 +103,7 @@ def padded(about: Addressing, action: PoolRegion, slot: int) -> Iterator[Step]:
         )
     )
     base, access = about.address(written), about.access(written, writes=True)
-    for zeros in _zeros(grid, rows // grid.images, columns, result.pixel, about.config.lanes):
-        for first in range(0, zeros.length, _MOST_BYTES):
-            fill = Instruction(
-                Opcode.FILL,
-                channels=min(_MOST_BYTES, zeros.length - first),
-                destination_base=base + zeros.first + first,
-                **loops((1, zeros.images, zeros.rows), (0, *zeros.strides), "destination_"),
-            )
-            yield Step(fill, (access,), action.layer)
+    yield from zeros(about, action.layer, written, grid, (rows // grid.images, columns))
     high = rows // grid.images
     pixel = source.pixel if about.network.values[layer.source].channels == depth else depth
     row, (down, right) = grid.width * result.pixel, grid.stride

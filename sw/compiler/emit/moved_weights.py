@@ -91,7 +91,8 @@ def spread_sums(about: Addressing, action: SpreadSums, slot: int) -> Step:
 def _taps(about: Addressing, layer: DynamicProduct, action: MoveWeights | MultiplyMoved) -> Range:
     """Return the first tap of an action's steps, and the one after the last."""
     rows = about.config.rows
-    return action.first_step * rows, min(action.last_step * rows, layer.taps_of(action.group))
+    taps = layer.taps_of(action.group) * action.groups
+    return action.first_step * rows, min(action.last_step * rows, taps)
 
 
 def _vectors(
@@ -154,6 +155,8 @@ def _windows(
     fields = loops(counts, strides)
     if layer.turned[0]:
         fields |= {"run": 1, "skip": (layout.pixel - 1) // about.config.rows}
+    elif action.groups > 1:
+        fields |= {"run": reads.taps, "skip": reads.jump(layout.pixel, about.config.rows)[1]}
     return Region(number, action.sub_batch, samples, (0, 1), ends), fields
 
 

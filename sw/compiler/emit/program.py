@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator
 from celosia.hw.arch.isa import Opcode
 from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.emit.addressing import Addressing
-from celosia.sw.compiler.emit.grids import padded
+from celosia.sw.compiler.emit.grids import drained, padded
 from celosia.sw.compiler.emit.matrix import multiply
 from celosia.sw.compiler.emit.moved_weights import move_weights, multiply_moved, spread_sums
 from celosia.sw.compiler.emit.moves import constants, fill, move
 from celosia.sw.compiler.emit.softmax import softmax
-from celosia.sw.compiler.emit.vector import add, drain, pool
+from celosia.sw.compiler.emit.vector import add, pool
 from celosia.sw.compiler.layout.placement import Arrangement
 from celosia.sw.compiler.layout.tile import parameters_of
 from celosia.sw.compiler.schedule.actions import (
@@ -70,7 +70,7 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
                 case SpreadSums():
                     yield spread_sums(about, work.action, work.slot)
                 case Drain():
-                    yield drain(about, work.action, work.slot, work.table)
+                    yield from drained(about, work.action, work.slot, work.table)
                 case AddRegion():
                     yield add(about, work.action, work.slot, work.table)
                 case PoolRegion() if work.action.layer in about.tiling.exponentials.of:

@@ -1,6 +1,6 @@
 """Instructions of the vector unit that compute."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
 from celosia.sw.compiler.emit.access import Access, Step, span
@@ -39,8 +39,19 @@ def vector(
     return Step(Instruction(Opcode.VECTOR, **fields), accesses, layer)
 
 
-def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Step:
-    """Return the pooling and requantisation of a tile."""
+class Ends(NamedTuple):
+    """Pixels of a value that are written: the first one, and strides over nested loops."""
+
+    region: Region
+    first: int
+    extents: tuple[int, int, int]
+    strides: tuple[int, int, int]
+
+
+def drain(
+    about: Addressing, action: Drain, slot: int, table: int | None, ends: Ends | None = None
+) -> Step:
+    """Return the pooling and requantisation of a tile; ``ends``: of pixels on a grid."""
     block, layer = action.block, about.network.layers[action.layer]
     assert isinstance(layer, MatrixLayer | DynamicProduct)
     if about.tiling.layers[action.layer].band:
@@ -48,7 +59,12 @@ def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Ste
     first, last = about.channels(action.layer, action.tile)
     written = (layer.first + first, layer.first + last)
     region = _writes(about, layer.result, block, action.sub_batch, written, action.result)
+    extents, destination = block.extents, _destination(about, region, block.extents)
     _, high, wide = sums(layer.pool, block)
+    if ends:
+        region, (_, high, wide) = ends.region, (extents := ends.extents)
+        destination = _only(loops(extents, ends.strides, "destination_"))
+        destination["destination_base"] = about.address(region) + ends.first + written[0]
     (window_y, window_x), (down, right) = layer.pool.window, layer.pool.stride
     each = isinstance(layer, MatrixLayer) or layer.by_channel
     return vector(
@@ -63,12 +79,12 @@ def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Ste
         destination=Space.UNIFIED,
         channels=last - first,
         source_base=action.half * about.config.accumulator_depth + action.accumulator,
-        **loops(block.extents, (high * wide, down * wide, right), "source_"),
+        **loops(extents, (high * wide, down * wide, right), "source_"),
         window_x_count=window_x,
         window_y_count=window_y,
         window_x_stride=int(window_x > 1),
         window_y_stride=wide if window_y > 1 else 0,
-        **_destination(about, region, block.extents),
+        **destination,
     )
 
 

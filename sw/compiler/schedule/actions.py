@@ -118,7 +118,7 @@ class MoveWeights(NamedTuple):
     """Fill tiles of the weight buffer: reduction steps of an output tile of a head.
 
     ``block`` is of the results that they are for. For the term ``LINES``, one tile of a constant.
-    ``group``: of the taps, if there are several.
+    ``group``: of the taps, if there are several; ``groups``: from this one on.
     """
 
     block: Block
@@ -131,6 +131,7 @@ class MoveWeights(NamedTuple):
     term: Term
     slot: int
     group: int = 0
+    groups: int = 1
 
 
 class MultiplyMoved(NamedTuple):
@@ -153,6 +154,7 @@ class MultiplyMoved(NamedTuple):
     term: Term | Addend
     slot: int
     group: int = 0
+    groups: int = 1
 
 
 class SpreadSums(NamedTuple):

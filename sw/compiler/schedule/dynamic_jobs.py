@@ -20,15 +20,14 @@ from celosia.sw.compiler.schedule.actions import (
 from celosia.sw.compiler.schedule.blocks import even
 from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.movement import Movement
-from celosia.sw.layers.grids import Reads
 from celosia.sw.layers.network import attached
 from celosia.sw.layers.spec import DynamicProduct, Range
 from celosia.sw.layers.terms import Term
 
 
-def boxes(reads: Reads, depth: int) -> list[Range]:
-    """Return ranges of at most ``depth`` rows that are boxes of the loops over windows."""
-    outer, middle, inner = reads.counts
+def boxes(counts: tuple[int, int, int], depth: int) -> list[Range]:
+    """Return ranges of at most ``depth`` rows that are boxes of nested loops."""
+    outer, middle, inner = counts
     unit = middle * inner
     if unit <= depth:
         return [(first * unit, last * unit) for first, last in even(0, outer, depth // unit)]
@@ -58,6 +57,11 @@ class DynamicJobs:
         self.steps = -(-layer.taps // moves.config.rows)
         self.once = self.steps <= self.scratch.steps and layer.groups == 1
         self.spreads = spreads(layer, self.scratch, moves.config)
+        #: Groups of taps of a pass.
+        self.grouped = 1
+        if layer.reads and not any(layer.turned):
+            pixel = moves.placement.layouts[layer.source].pixel
+            self.grouped = layer.reads.jump(pixel, moves.config.rows)[0]
 
     def jobs(self, samples: Range) -> Iterator[Job]:
         """Yield the jobs in order; a head's results are stored when they are complete."""
@@ -163,15 +167,17 @@ class DynamicJobs:
         """Yield heads, output tiles and rows whose sums share a half of the accumulators."""
         turns = self.scratch.turns
         depth = self.config.accumulator_depth - self.spreads * turns
-        reads = self.layer.reads
-        cut = boxes(reads, depth) if reads else even(0, self.layer.rows, depth)
-        if unit := max((a.repeats.width for a in self.layer.addends if a.repeats), default=0):
+        layer = self.layer
+        cut = boxes(layer.reads.counts, depth) if layer.reads else even(0, layer.rows, depth)
+        if layer.grid:
+            cut = boxes((layer.grid.images, *layer.image), depth)
+        elif unit := max((a.repeats.width for a in layer.addends if a.repeats), default=0):
             # Whole rows of pixels.
-            parts = even(0, self.layer.rows // unit, depth // unit)
+            parts = even(0, layer.rows // unit, depth // unit)
             cut = [(first * unit, last * unit) for first, last in parts]
         work = [
             (head, tile, rows)
-            for head in range(self.layer.heads)
+            for head in range(layer.heads)
             for tile in range(self.tiles)
             for rows in cut
         ]
@@ -227,11 +233,13 @@ class DynamicJobs:
         layer, spread, most = self.layer, self.spreads, self.scratch.steps
         sums = {"rows": work.rows, "half": 0, "accumulator": work.row}
         groups = range(layer.groups) if some is None else some
+        groups = groups[:: self.grouped]
         counts = {n: -(-layer.taps_of(n) // self.config.rows) for n in groups}
         parts = [(n, first) for n, count in counts.items() for first in range(0, count, most)]
         for group, first in parts:
             about = self.about(work, first, min(first + most, counts[group]))
             about["group"] = group
+            about["groups"] = min(self.grouped, layer.groups - group)
             if not self.once:
                 about["slot"] = self.scratch.slot(next(self.turns))
                 yield MoveWeights(**about, term=Term.PRODUCT)
