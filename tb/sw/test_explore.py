@@ -31,29 +31,29 @@ ROWS = json.loads(SYNTHESES.read_text())
 
 #: Measured cores that are in no fit: part, LUTs, registers, block RAMs and multipliers, core.
 UNSEEN = """
-LFE5U-85F 19138 15505 76 73 micro,lanes=4
-LFE5U-12F 9562 8269 16 28
+LFE5U-85F 18767 15639 76 73 micro,lanes=4
+LFE5U-12F 9530 8393 16 28
     nano,counters=luts,requantizer=sequential,tables=4,unified_bytes=16384,weight_tiles=128
-LFE5U-12F 8734 7321 7 18
+LFE5U-12F 8756 7437 7 18
     nano,columns=2,dsp_columns=2,cells=ecp5_pair,unified_bytes=2048,weight_tiles=16,accumulator_depth=64,parameter_channels=32,queue_depth=3,outstanding=2
-LFE5U-25F 15848 12967 28 76 nano,columns=8,lanes=4,counters=none,unified_bytes=65536
-LFE5U-25F 14968 11645 20 88
+LFE5U-25F 15648 13098 28 76 nano,columns=8,lanes=4,counters=none,unified_bytes=65536
+LFE5U-25F 14738 11775 20 88
     nano,lanes=4,parameter_channels=128,queue_depth=8,tables=16,counters=none
-LFE5U-45F 16868 14054 32 65 micro,requantizer=sequential
-LFE5U-12F 11687 9608 14 45 nano,lanes=2,parameter_channels=512,tables=4,unified_bytes=32768
-LFE5U-12F 11469 10085 16 45
+LFE5U-45F 16639 14188 32 65 micro,requantizer=sequential
+LFE5U-12F 11618 9734 14 45 nano,lanes=2,parameter_channels=512,tables=4,unified_bytes=32768
+LFE5U-12F 11432 10212 16 45
     nano,columns=8,dsp_columns=7,requantizer=sequential,tables=4,unified_bytes=16384,weight_tiles=128
-LFE5U-45F 27673 20028 56 44
+LFE5U-45F 27112 20160 56 44
     edge,bus_bytes=8,columns=8,counters=luts,parameter_channels=256,rows=8,unified_bytes=16384,weight_tiles=128
-LFE5U-25F 16952 13343 28 76
+LFE5U-25F 16729 13474 28 76
     nano,columns=8,counters=luts,dsp_columns=7,lanes=4,parameter_channels=1024,tables=4,unified_bytes=65536,weight_tiles=512
-LFE5U-25F 18192 14278 24 106
+LFE5U-25F 18093 14416 24 106
     edge,bus_bytes=8,columns=8,counters=luts,lanes=1,requantizer=sequential,rows=8
-LFE5U-12F 14219 11189 20 53 nano,lanes=4,parameter_channels=512,unified_bytes=32768
-LFE5U-45F 14697 11838 32 108
+LFE5U-12F 14037 11315 20 53 nano,lanes=4,parameter_channels=512,unified_bytes=32768
+LFE5U-45F 14482 11971 32 108
     nano,columns=8,counters=luts,dsp_columns=2,lanes=4,parameter_channels=1024,requantizer=sequential,weight_tiles=512
-LFE5U-85F 44657 35827 128 201 edge,lanes=16,requantizer=sequential,unified_bytes=65536
-LFE5U-45F 18671 15232 38 108 edge,bus_bytes=8,columns=8,counters=luts,lanes=2,rows=8
+LFE5U-85F 43194 35975 128 201 edge,lanes=16,requantizer=sequential,unified_bytes=65536
+LFE5U-45F 18451 15370 38 108 edge,bus_bytes=8,columns=8,counters=luts,lanes=2,rows=8
 """
 CORES = re.findall(r"(LFE\S+) ([\d ]+)\s+(\S+)", UNSEEN)
 
