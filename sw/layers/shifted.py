@@ -275,19 +275,17 @@ class ShiftedLayers:
         layers = self.lowering.layers
         number = self.lowering.vector(self.operation, view, shape=(1, *shape), **fields)
         # As soon as its source is complete: the vector unit has less to do there than later.
-        made = [n for n, layer in enumerate(layers) if layer.result == matrix.value]
-        if made and not isinstance(layers[made[-1] + 1], DynamicProduct):
-            layers.insert(made[-1] + 1, layers.pop())
-        elif made and not getattr(layers[made[-1] + 1], "shares", False):
-            layers.insert(made[-1] + 1, layers.pop())
+        makers = [n for n, layer in enumerate(layers) if layer.result == matrix.value]
+        if makers and not getattr(layers[makers[-1] + 1], "shares", False):
+            layers.insert(makers[-1] + 1, layers.pop())
         return Matrix(number, *shape)
 
     def hasten(self, first: int, sources: Sequence[Matrix]) -> None:
         """Move layers, from the ``first`` one on, to where their sources are complete."""
         layers, values = self.lowering.layers, {matrix.value for matrix in sources}
-        made = [n for n, layer in enumerate(layers[:first]) if layer.result in values]
-        if len({layers[n].result for n in made}) == len(values):
-            place = made[-1] + 1
+        makers = [n for n, layer in enumerate(layers[:first]) if layer.result in values]
+        if len({layers[n].result for n in makers}) == len(values):
+            place = makers[-1] + 1
             while place < first and getattr(layers[place], "shares", False):
                 place += 1
             layers[place:] = [*layers[first:], *layers[place:first]]

@@ -78,15 +78,16 @@ def drained(about: Addressing, action: Drain, slot: int, table: int | None) -> I
     grid, (rows, columns) = layer.grid, layer.image
     width = about.network.values[layer.result].width
     pixel = about.placement.layouts[layer.result].pixel
-    whole = Region(layer.result, action.sub_batch, action.block.samples, (0, 1), (0, width * pixel))
+    columns_of_grid = (0, width * pixel)
+    region = Region(layer.result, action.sub_batch, action.block.samples, (0, 1), columns_of_grid)
     if not first and not action.tile:
-        yield from zeros(about, action.layer, whole, grid, layer.image)
+        yield from zeros(about, action.layer, region, grid, layer.image)
     (image, row), count = divmod(first // columns, rows), (last - first) // columns
     extents = (-(-count // rows), min(count, rows), columns)
     line = grid.width * pixel
     start = (image * grid.height + grid.origin[0] + row) * line + grid.origin[1] * pixel
     strides = (grid.height * line, line, pixel)
-    yield drain(about, action, slot, table, Ends(whole, start, extents, strides))
+    yield drain(about, action, slot, table, Ends(region, start, extents, strides))
 
 
 def padded(about: Addressing, action: PoolRegion, slot: int) -> Iterator[Step]:

@@ -58,13 +58,16 @@ def drain(
         return _drain_band(about, action, slot, table)
     first, last = about.channels(action.layer, action.tile)
     written = (layer.first + first, layer.first + last)
-    region = _writes(about, layer.result, block, action.sub_batch, written, action.result)
-    extents, destination = block.extents, _destination(about, region, block.extents)
-    _, high, wide = sums(layer.pool, block)
     if ends:
-        region, (_, high, wide) = ends.region, (extents := ends.extents)
+        region, extents = ends.region, ends.extents
+        _, high, wide = extents
         destination = _only(loops(extents, ends.strides, "destination_"))
         destination["destination_base"] = about.address(region) + ends.first + written[0]
+    else:
+        region = _writes(about, layer.result, block, action.sub_batch, written, action.result)
+        extents = block.extents
+        _, high, wide = sums(layer.pool, block)
+        destination = _destination(about, region, extents)
     (window_y, window_x), (down, right) = layer.pool.window, layer.pool.stride
     each = isinstance(layer, MatrixLayer) or layer.by_channel
     return vector(

@@ -297,17 +297,12 @@ class _Allocator:
         return begin_early(spans, self.earliest, end, self.early_bytes)
 
     def life(self, number: int) -> tuple[int, int, bool] | None:
-        """Return the first and the last layer with a value, and whether it is stored late.
-
-        None if no layer has it.
-        """
+        """Return first and last layer of a value, and if it is stored late; None without layers."""
         network, results = self.network, self.results.get(number, [])
         uses, births = network.readers[number], network.makers[number]
         if not (uses or births):
             return None
-        birth = births[0] if births else uses[0]
-        if births and attached(network, birth):
-            birth -= 1
+        birth = births[0] - attached(network, births[0]) if births else uses[0]
         ends = [n for value in results for n in users(network, value)]
         makers = [*births, *(n for value in results for n in network.makers[value])]
         return birth, max([birth, *births, *uses, *ends]), any(map(self.stores_late, makers))
