@@ -28,19 +28,19 @@ def command_spec(module=command, unit=isa.Unit.LOAD, config=NANO):
     go = bits[_CODES] < REGISTERS[unit][0].code
     chosen = spec.free("chosen", CODE_BITS, fixed=True)
     held, was = Signal(VALUE_BITS), Signal()
-    whole = Signal()
+    complete = Signal()
     started = Signal.like(bits)
     with spec.m.If(came & (bits[_CODES] == chosen)):
         spec.m.d.sync += [held.eq(bits[_VALUES]), was.eq(1)]
     with spec.m.If(came & go):
-        spec.m.d.sync += [whole.eq(1), started.eq(bits)]
+        spec.m.d.sync += [complete.eq(1), started.eq(bits)]
     with spec.m.Elif(dut.o.ready):
-        spec.m.d.sync += whole.eq(0)
+        spec.m.d.sync += complete.eq(0)
     restored = Signal(init=1)
     spec.m.d.sync += restored.eq(dut.restore)
     spec.given("no word while defaults come", ~restored | ~dut.i.valid)
     with spec.m.If(restored):
-        spec.m.d.sync += [was.eq(0), whole.eq(0)]
+        spec.m.d.sync += [was.eq(0), complete.eq(0)]
     for copy in range(-(-len(REGISTERS[unit]) // command.SHARE)):
         spec.claim(f"copy {copy}", spec.see(f"dut.restore_{copy}", 1) == restored)
     fields = isa.UNIT_LAYOUTS[unit](dut.o.payload.fields.as_value())
@@ -55,17 +55,17 @@ def command_spec(module=command, unit=isa.Unit.LOAD, config=NANO):
             for field, low, width in register.parts
         )
         default = register.value({part.field.name: part.field.default for part in register.parts})
-        wanted = Mux(was, held, default)[: register.width]
-        spec.claim(register.name, (chosen != register.code) | (shown == wanted))
-    spec.claim("offered when whole", dut.o.valid == whole)
-    spec.claim("taken until whole", dut.i.ready == ~whole)
+        expected = Mux(was, held, default)[: register.width]
+        spec.claim(register.name, (chosen != register.code) | (shown == expected))
+    spec.claim("offered when whole", dut.o.valid == complete)
+    spec.claim("taken until whole", dut.i.ready == ~complete)
     opcode = Value.cast(fields.opcode)
-    spec.claim("opcode", ~whole | (opcode == started[_CODES]))
+    spec.claim("opcode", ~complete | (opcode == started[_CODES]))
     spec.claim("no post", Value.cast(fields.post) == 0)
-    spec.claim("wait", ~whole | (fields.wait == started[_VALUES][:SEMAPHORES]))
+    spec.claim("wait", ~complete | (fields.wait == started[_VALUES][:SEMAPHORES]))
     waits = spec.waits(dut.o.valid, dut.o.ready, dut.o.payload)
     spec.claim("instruction waits", waits | spec.past(restored))
-    spec.cover("one after the other", whole & spec.past(dut.o.valid & dut.o.ready, 3))
+    spec.cover("one after the other", complete & spec.past(dut.o.valid & dut.o.ready, 3))
     return spec
 
 
