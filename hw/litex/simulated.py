@@ -21,7 +21,6 @@ from celosia.hw.litex.phy import RegisteredPhy
 from celosia.hw.litex.processor import OPTIONS, hold, processor_verilog
 from celosia.hw.litex.system import describe, equip, quiet
 from celosia.hw.litex.target import target
-from celosia.hw.verilog.build import verilog
 
 TOP = "soc"
 #: Frequency by which the timing of the memory is derived.
@@ -113,7 +112,8 @@ def simulated(
 ) -> tuple[str, dict[str, Any]]:
     """Return the Verilog of a simulated system, its top module ``soc``, and its description.
 
-    The simulation ends when the memory chip is driven against its data sheet.
+    The Verilog of the core or the pod is not in it. The simulation ends when the memory chip is
+    driven against its data sheet.
 
     Parameters
     ----------
@@ -130,9 +130,8 @@ def simulated(
         soc = system(config, board, processor)
         soc.finalize()
         text = soc.platform.get_verilog(soc, name=TOP).main_source
-    return "\n".join((_ended(text), *processor_verilog(soc), verilog(config))), describe(
-        soc, config, baud=soc.clock_hz, clock_hz=soc.core_hz
-    )
+    described = describe(soc, config, baud=soc.clock_hz, clock_hz=soc.core_hz)
+    return "\n".join((_ended(text), *processor_verilog(soc))), described
 
 
 def _ended(text: str) -> str:

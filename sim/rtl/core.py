@@ -23,6 +23,7 @@ from celosia.hw.arch.pod import PAGE, PodConfig
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, OFFSETS, Interrupt
 from celosia.sim.rtl import counting, parts, verilate
 from celosia.sim.rtl import waves as recorded
+from celosia.sim.rtl.converted import core_verilog
 from celosia.sim.rtl.verilate import RtlError, cache_directory, compile_library, once, require_tools
 
 _HARNESS = [
@@ -121,7 +122,6 @@ def _build(
 ) -> None:
     from celosia.hw.core import Core
     from celosia.hw.top import Top
-    from celosia.hw.verilog.build import verilog
     from celosia.hw.verilog.origins import convert_with_origins
 
     start = time.monotonic()
@@ -139,7 +139,7 @@ def _build(
         text, origins = convert_with_origins(Top(Core(config=config)))
         counting.origins_of(target).write_text(json.dumps(origins._asdict()))
     else:
-        text = verilog(replace(pod, core=config) if pod else config, simulated=True)
+        text = core_verilog(replace(pod, core=config) if pod else config, simulated=True)
     definitions = [f"CELOSIA_BUS_BYTES={config.bus_bytes}"]
     if pod:
         ports = ", ".join(f"CELOSIA_SIGNALS(core->m_axi_{n})" for n in range(pod.ports))

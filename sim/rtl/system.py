@@ -12,6 +12,7 @@ from typing import Any
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
+from celosia.sim.rtl.converted import core_verilog
 from celosia.sim.rtl.core import fast, verilate
 from celosia.sim.rtl.verilate import RtlError, cache_directory, compile_library, once, require_tools
 
@@ -71,6 +72,7 @@ def _build(target: Path, config: Config | PodConfig, board: Any, processor: bool
     thing = "a LiteX system"
     print(f"building {thing}, once, about a minute ...", file=sys.stderr, flush=True)
     text, described = simulated(config, board=board, processor=processor)
+    text = f"{text}\n{core_verilog(config)}"
     target.with_suffix(".json").write_text(json.dumps(described))
     compile_library(text, target, [_HARNESS], level="-O1", top=TOP, definitions=["VL_USER_FINISH"])
     print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)

@@ -66,7 +66,7 @@ class RtlError(RuntimeError):
 
 
 def cache_directory() -> Path:
-    """Return the folder of compiled models: ``$CELOSIA_CACHE``, else the user's cache."""
+    """Return the folder of models and their Verilog: ``$CELOSIA_CACHE``, else the user's cache."""
     if os.environ.get("CELOSIA_CACHE"):
         return Path(os.environ["CELOSIA_CACHE"]).absolute()
     settle_caches()

@@ -32,11 +32,12 @@ def netlist_of(
     config: Config, library: Library, directory: Path, report: Callable[[str], None]
 ) -> Netlist:
     """Return the netlist of a core whose products are all multipliers of gates."""
-    from celosia.hw.verilog.build import TOP, verilog
+    from celosia.hw.verilog.build import TOP
+    from celosia.sim.rtl.converted import core_verilog
     from celosia.sim.rtl.core import fast
 
     report(f"{config.name}: Verilog")
-    return Netlist(verilog(fast(config)), TOP, library, directory, report)
+    return Netlist(core_verilog(fast(config)), TOP, library, directory, report)
 
 
 def areas(netlist: Netlist, memories: Memories) -> dict[str, dict[str, float]]:

@@ -36,7 +36,8 @@ _BOARD = "name (docs/reference/boards.md), file like constraints/*.toml, target 
 
 def run_verilog(arguments: argparse.Namespace) -> None:
     """Write the Verilog of a core, a pod or a block with its waivers; ``--all`` adds files."""
-    from celosia.hw.verilog.build import block_verilog, description, verilog
+    from celosia.hw.verilog.build import block_verilog, description
+    from celosia.sim.rtl.converted import core_verilog
 
     config, path = arguments.preset, arguments.output
     pod = PodConfig(config, arguments.cores, arguments.ports) if arguments.cores > 1 else None
@@ -60,7 +61,7 @@ def run_verilog(arguments: argparse.Namespace) -> None:
         except ValueError as error:
             raise InputError(str(error)) from None
     else:
-        text = verilog(pod or config, standard=standard, report=progress)
+        text = core_verilog(pod or config, standard=standard, report=progress)
     header = verilog_header(config, pod, arguments.block, standard=standard)
     contents = {path.name: header + text, **contents}
     files = {path.with_name(name): text.encode() for name, text in contents.items()}

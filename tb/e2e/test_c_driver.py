@@ -14,9 +14,7 @@ from c_driver import FAILED, MISMATCH, NOT_FOUND, OK, RUNNING, TIMEOUT, TOO_LARG
 from celosia.hw.arch import isa
 from celosia.hw.arch.presets import PRESETS
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, OFFSETS, Activity
-from celosia.hw.verilog.build import verilog
 from celosia.sim.rtl import core as rtl
-from celosia.sim.rtl.verilate import compile_library
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.driver.core import Driver, RunResult
 from celosia.sw.export.program import c_program
@@ -83,14 +81,12 @@ class Bench(NamedTuple):
 @pytest.fixture(scope="module")
 def bench(mnist_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """The program in C and the driver, compiled; the model of the Verilog that is written."""
+    assert rtl.fast(NANO) == NANO
     prerequisites.verilator()
     folder = tmp_path_factory.mktemp("driver")
     program = compile_graph(load(mnist_model), NANO, 1)
     driver = c_driver.compiled(folder, NANO, {"digits": c_program(program, "digits")})
-    definitions = [f"CELOSIA_BUS_BYTES={NANO.bus_bytes}"]
-    target = folder / "model.so"
-    compile_library(verilog(NANO), target, rtl._HARNESS, level="-O1", definitions=definitions)
-    return Bench(program, driver, rtl._library(target))
+    return Bench(program, driver, rtl._library(rtl.model(NANO)))
 
 
 class Host(c_driver.Host):

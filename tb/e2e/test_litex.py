@@ -15,6 +15,7 @@ from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import MAGIC, OFFSETS
 from celosia.sim.rtl import system
+from celosia.sim.rtl.converted import core_verilog
 from celosia.sim.rtl.verilate import compile_library
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.driver.device import DeviceError
@@ -170,7 +171,12 @@ def test_a_line_of_levels(tmp_path, rng):
     harness = [Path(system.__file__).with_suffix(".cpp")]
     with prerequisites.needed():
         compile_library(
-            text, target, harness, level="-O1", top=simulated.TOP, definitions=["VL_USER_FINISH"]
+            f"{text}\n{core_verilog(config)}",
+            target,
+            harness,
+            level="-O1",
+            top=simulated.TOP,
+            definitions=["VL_USER_FINISH"],
         )
     line = system.SimulatedLine(target)
     line.seconds_per_byte = 10 * DIVISOR / Serial.clock_hz

@@ -19,8 +19,8 @@ from test_tutorials import check
 
 from celosia.hw.arch.presets import preset
 from celosia.hw.flow import tools
-from celosia.hw.verilog.build import verilog
 from celosia.sim.model.machine import Machine
+from celosia.sim.rtl.converted import core_verilog
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.export.files import waivers
 from celosia.sw.export.program import hex_program
@@ -39,7 +39,7 @@ OBJECTS = {"OBJCACHE": "ccache"} if shutil.which("ccache") else {}
 @cache
 def written(sizes: str) -> str:
     """Return what ``celosia verilog`` writes."""
-    return verilog(preset(sizes))
+    return core_verilog(preset(sizes))
 
 
 def network(sizes: str, rng: np.random.Generator) -> tuple[Program, bytes, bytes]:

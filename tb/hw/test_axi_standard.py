@@ -16,6 +16,7 @@ from celosia.hw.axi.standard import StandardAxi
 from celosia.hw.pod import Pod
 from celosia.hw.verilog import build
 from celosia.hw.verilog.build import block_verilog, verilog
+from celosia.sim.rtl import converted
 from celosia.sw.cli import main
 
 PICO = preset("pico")
@@ -59,7 +60,8 @@ def test_names_of_ports() -> None:
 @pytest.mark.parametrize("cores", [1, 2])
 def test_ip_xact(cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every port is described, and each of AXI is in one interface, by its name in the protocol."""
-    monkeypatch.setattr(build, "verilog", lambda config, *, standard, **_: f"module {standard};\n")
+    text = "module {standard};\n".format
+    monkeypatch.setattr(converted, "core_verilog", lambda _, **options: text(**options))
     pod = f"--cores {cores} --ports 2" if cores > 1 else ""
     files = f"-o {tmp_path}/rtl.v --ip-xact {tmp_path}/xml/core.xml"
     (tmp_path / "xml").mkdir()

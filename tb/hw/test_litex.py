@@ -10,6 +10,7 @@ from celosia.hw.arch import link
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.flow.parts import ECP5, GOWIN, SPARTAN6
+from celosia.sim.rtl.converted import core_verilog
 from celosia.sw.driver.frames import framed
 
 migen = prerequisites.package("migen")
@@ -36,11 +37,11 @@ def instance(made):
 
 @pytest.mark.parametrize(
     "config",
-    [CONFIG, preset("pico,rows=8,bus_bytes=8"), PodConfig(CONFIG, 4, 2)],
+    [CONFIG, preset("micro"), PodConfig(CONFIG, 4, 2)],
     ids=["pico", "wide", "pod"],
 )
 def test_instance_has_the_ports_of_the_verilog(config):
-    text = build._core(config)[0].rpartition("module celosia(")[2].partition("endmodule")[0]
+    text = core_verilog(config).rpartition("module celosia(")[2].partition("endmodule")[0]
     ports = re.findall(
         r"(?m)^  (?:\(\*.*\*\) )?(input|output) (?:reg )?(?:\[(\d+):0\] )?(\w+)", text
     )
@@ -192,8 +193,7 @@ def test_refusals(members, says):
         system.equip(soc, CONFIG, None)
 
 
-def test_description_of_a_simulated_system(monkeypatch):
-    monkeypatch.setattr(simulated, "verilog", lambda config: build._core(config)[0])
+def test_description_of_a_simulated_system():
     text, description = simulated.simulated(CONFIG)
     assert len(re.findall(r"(?m)^module soc\b", text)) == 1
     assert description["fingerprint"] == CONFIG.fingerprint

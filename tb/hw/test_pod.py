@@ -10,7 +10,8 @@ import prerequisites
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.pod import CORE, Pod
-from celosia.hw.verilog.build import convert, verilog
+from celosia.hw.verilog.build import convert
+from celosia.sim.rtl.converted import core_verilog
 
 #: A core that does nothing but give two addresses, and a pod whose host has set its registers.
 BENCH = """
@@ -31,7 +32,7 @@ endmodule
 
 
 def test_verilog(tmp_path: Path) -> None:
-    text = verilog(PodConfig(preset("pico"), cores=4, ports=2))
+    text = core_verilog(PodConfig(preset("pico"), cores=4, ports=2))
     top = text[text.index("module celosia(") :]
     head, body = top.split(";", 1)
     for port in range(2):

@@ -20,6 +20,7 @@ from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.verilog.build import convert, verilog
 from celosia.hw.verilog.conversion import Conversion
+from celosia.sim.rtl.converted import core_verilog
 from celosia.sw.export import files
 
 PAIR = data.StructLayout({"used": 5, "unread": 3, "high": signed(4)})
@@ -179,7 +180,7 @@ def test_it_is_free_of_warnings(written: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        lambda: verilog(preset("nano")),
+        lambda: core_verilog(preset("nano")),
         lambda: verilog(PodConfig(preset("pico,lanes=2"), cores=2, ports=1)),
     ],
     ids=["nano", "pod"],

@@ -9,7 +9,7 @@ from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.presets import preset
-from celosia.hw.verilog import build
+from celosia.sim.rtl import converted
 from celosia.sw import measure
 from celosia.sw.cli import main
 from celosia.sw.compiler.compiled import Compiled
@@ -276,7 +276,7 @@ def test_missing_simulator(folder, capsys, monkeypatch) -> None:
 
 
 def test_verilog(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "verilog", lambda config, **_: f"module {config.name};\n")
+    monkeypatch.setattr(converted, "core_verilog", lambda config, **_: f"module {config.name};\n")
     for name in ("nano", "edge,weight_rows=4"):
         assert main(["verilog", "--preset", name, "-o", "core.v"]) == 0
         *header, last = Path("core.v").read_text().splitlines()

@@ -11,7 +11,7 @@ import pytest
 
 from celosia.hw.arch.presets import PRESETS, preset
 from celosia.hw.arch.registers import COUNTERS, FLAGS, REGISTERS
-from celosia.hw.verilog import build
+from celosia.sim.rtl import converted
 from celosia.sim.rtl.simulators import find_icarus
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
@@ -27,7 +27,7 @@ COMPILER = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-ff
 
 
 def test_files_are_written_beside_the_verilog(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(build, "verilog", lambda config, **_: f"module {config.name};\n")
+    monkeypatch.setattr(converted, "core_verilog", lambda config, **_: f"module {config.name};\n")
     monkeypatch.chdir(tmp_path)
     assert main("verilog --preset nano -o core.v".split()) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["core.v", "core.vlt"]
