@@ -37,6 +37,7 @@ echo "$@" >> loader.runs
 [ -e unplugged ] && exit 1
 exit 0
 """
+SMALL = preset("nano,unified_bytes=1024,weight_tiles=4")
 #: Last line of the router.
 RAN = 'echo "ran $seed"'
 
@@ -56,8 +57,7 @@ def tools(folder, monkeypatch):
     monkeypatch.setattr(build_module, "design", design)
     made = flow_bench.make_tools(folder / "bin", {**flow_bench.TOOLS, "openFPGALoader": LOADER})
     monkeypatch.setenv("PATH", str(made), prepend=":")
-    config = preset("nano,unified_bytes=1024,weight_tiles=4")
-    small = replace(table.BOARDS["ulx3s-12f"], config=config)
+    small = replace(table.BOARDS["ulx3s-12f"], config=SMALL)
     monkeypatch.setitem(table.BOARDS, small.name, small)
     return made
 
@@ -74,11 +74,11 @@ def test_build_keeps_the_best_seed_and_flash_loads_it(tools, capsys):
     made = Path("build/boards/ulx3s-12f")
     assert (made / "ulx3s-12f.bit").read_text() == "packed 2\n"
     description = json.loads((made / "celosia.json").read_text())
-    assert description["preset"] == "nano,unified_bytes=1024,weight_tiles=4"
+    assert description["preset"] == SMALL.name
     assert (made / "floorplan.png").read_bytes().startswith(b"\x89PNG")
     report = json.loads((made / "report.json").read_text())
     assert report["seed"] == 2 and report["board"] == "ulx3s-12f"
-    assert report["core"] == "nano,unified_bytes=1024,weight_tiles=4"
+    assert report["core"] == SMALL.name
     assert report["tools"] == {"yosys": "yosys 0.99", "nextpnr-ecp5": "nextpnr-ecp5 0.99"}
     fmax = {"minimum": 91, "median": 91.5, "maximum": 92, "seeds": {"1": 91, "2": 92}}
     assert report["fmax_mhz"] == fmax
@@ -267,8 +267,10 @@ def test_what_only_vendors_place(refused):
 
 
 def test_a_board_that_only_litex_boards_knows(tools, folder, capsys, refused):
-    assert main("build qmtech_ep4cex5 --preset pico --sources -o made".split()) == 0
-    assert capsys.readouterr().out.startswith("pico on qmtech ep4cex5 with EP4CE15F23C8\n")
+    # The core of the test of sources above.
+    assert main(f"build qmtech_ep4cex5 --preset {SMALL.name} --sources -o made".split()) == 0
+    line = f"{SMALL.name} on qmtech ep4cex5 with EP4CE15F23C8\n"
+    assert capsys.readouterr().out.startswith(line)
     made = {path.name for path in (folder / "made").iterdir()}
     assert made == {"board.v", "board.qsf", "board.sdc", "build_board.sh", "celosia.json"}
     said = refused("build digilent_basys3")
