@@ -17,7 +17,7 @@ from celosia.sw.compiler.compiled import (
 )
 from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.emit.program import emit_main, emit_setup
-from celosia.sw.compiler.layout.allocate import ALIGNMENT
+from celosia.sw.compiler.layout.external import ALIGNMENT
 from celosia.sw.compiler.layout.pack import packed
 from celosia.sw.compiler.layout.placement import Arrangement, Placement
 from celosia.sw.compiler.layout.tile import all_resident

@@ -15,6 +15,7 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import PRESETS
 from celosia.sw.compiler.arrange import arrange
 from celosia.sw.compiler.layout.placement import Arrangement
+from celosia.sw.compiler.layout.scratch import with_shared_tiles
 from celosia.sw.compiler.lower import RELOADS, lower, with_reloads
 from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.ir.parts import HostOperator
@@ -175,10 +176,13 @@ def _plan(
         if isinstance(step, HostOperator):
             placed.append(step)
             continue
-        arrangement = arrange(step[1], config, batch)
+        network = step[1]
+        if graph.states and batch == 1:
+            network = with_shared_tiles(network, config)
+        arrangement = arrange(network, config, batch)
         for way in RELOADS if graph.states else ():
             if isinstance(arrangement, CompileError):
-                arrangement = arrange(with_reloads(step[1], *way), config, batch)
+                arrangement = arrange(with_reloads(network, *way), config, batch)
         if isinstance(arrangement, CompileError):
             return arrangement
         placed.append((step[0], arrangement))

@@ -4,6 +4,7 @@ Reshapes and paddings move nothing: they are views of a value, and padding becom
 Maxima and activations after a product become part of it.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,9 +47,9 @@ def lower(graph: Graph, items: int | None = None) -> Network:
 
 
 def onto_grids(lowering: Lowering, layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Return layers of which products write their results to a grid that nothing else reads.
+    """Return layers without the copies to grids that are not needed.
 
-    Others are copied to their grids.
+    Inputs are loaded to their grids, and products write results to a grid that nothing else reads.
     """
     users = Counter(value for x in layers for value in {*x.sources, x.result})
     makers = {x.result: n for n, x in enumerate(layers)}
@@ -56,17 +57,37 @@ def onto_grids(lowering: Lowering, layers: Sequence[Layer]) -> tuple[Layer, ...]
     for place, layer in enumerate(layers):
         if not isinstance(layer, Padded) or layer.grid.diagonal or layer.grid.stride != (1, 1):
             continue
+        if not layer.seen:
+            continue
+        rows, columns, channels = layer.seen
+        image = rows // layer.grid.images, columns
+        if layer.source not in makers and _is_loaded(lowering.values, layer, image):
+            del result[place]
+            continue
         maker = layers[makers.get(layer.source, place)]
-        if users[layer.source] == 2 and isinstance(maker, DynamicProduct) and layer.seen:
-            rows, columns, channels = layer.seen
-            image = rows // layer.grid.images, columns
-            alike = (maker.rows, maker.channels) == (rows * columns, channels)
+        if users[layer.source] == 2 and isinstance(maker, DynamicProduct):
+            alike = (math.prod(maker.output), maker.channels) == (rows * columns, channels)
+            image = maker.image if maker.grid else image
             if alike and not maker.shares and not lowering.values[layer.source].is_output:
                 output = 1, layer.grid.pixels
                 fields = {"result": layer.result, "grid": layer.grid, "image": image}
                 result[makers[layer.source]] = replace(maker, **fields, output=output)
                 del result[place]
     return tuple(result.values())
+
+
+def _is_loaded(values: list[Value], layer: Padded, image: tuple[int, int]) -> bool:
+    """Let an input be loaded to the grid of a copy, and to later copies of that, if it can be."""
+    source, number = values[layer.source], layer.result
+    copies = [number, *(n for n, value in enumerate(values) if value.original == number)]
+    spread = any(values[n].spread and values[n].channels > 1 for n in copies)
+    if spread or not source.is_input or source.contents is not None or source.pitch:
+        return False
+    original = layer.source if source.original < 0 else source.original
+    place = {"original": original, "offset": source.offset, "is_input": True, "is_output": False}
+    for n in copies:
+        values[n] = replace(values[n], **place, grid=layer.grid, image=image)
+    return True
 
 
 def _in_place(network: Network, graph: Graph) -> Network:

@@ -23,6 +23,14 @@ RING_READS = 4
 RING_HELD = 3
 #: A share 1 / n of the weight buffer, at most, is for tiles made of activations (no effect).
 SCRATCH_SHARE = 4
+#: A share 1 / n of the weight buffer, at most, is for such tiles that several layers multiply.
+SHARED_SHARE = 2
+#: Parts in which results of a step graph are stored while the next layer runs.
+LATE_STORES = 8
+#: Bytes of such results, at least.
+LATE_BYTES = 4096
+#: Shares of the unified buffer up to which they stay so long: the first with which all values fit.
+LATE_SHARES = (0.9, 0.75, 0.6, 0.0)
 #: Regions of such tiles that are filled in turn (``mnist_vit``: +0.4 %, +1.5 %).
 SCRATCH_TURNS = 4
 #: Turns, at least, of a chain of layers whose rows pass from one to the next: each layer begins

@@ -35,27 +35,37 @@ class Grid:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Pixels that are repeated for all pixels of windows side by side, which fill the images."""
+    """Pixels of images that are repeated for all pixels of windows side by side.
+
+    With windows of one pixel they are those of a part of each image.
+    """
 
     window: tuple[int, int]
-    count: int  #: Windows in a row of them.
+    counts: tuple[int, int]  #: Rows of windows in an image, and windows in a row.
+    strides: tuple[int, int]  #: Pixels from one image to the next, and from row to row.
 
     @property
     def width(self) -> int:
         """Pixels in a row of an image."""
-        return self.window[1] * self.count
+        return self.window[1] * self.counts[1]
 
     def cuts(self, rows: tuple[int, int]) -> list[tuple[int, int]]:
-        """Return parts of a range of whole rows of pixels, each of one row of windows."""
+        """Return parts of a range of whole rows of pixels, each of one row of windows.
+
+        With windows of one row, each is of one image.
+        """
         first, last = (row // self.width for row in rows)
-        high = self.window[0]
+        high = self.window[0] if self.window[0] > 1 else self.counts[0]
         ends = [first, *range((first // high + 1) * high, last, high), last]
         return [(a * self.width, b * self.width) for a, b in pairwise(ends)]
 
-    def box(self, rows: tuple[int, int]) -> tuple[int, tuple[int, int, int]]:
-        """Return the first pixel that a part repeats, and the counts of the loops over the part."""
+    def box(self, rows: tuple[int, int]) -> tuple[int, tuple[int, int, int], tuple[int, int, int]]:
+        """Return the first pixel of a part, and the counts and strides of the loops over it."""
         first, last = (row // self.width for row in rows)
-        return first // self.window[0] * self.count, (last - first, self.count, self.window[1])
+        image, line = divmod(first // self.window[0], self.counts[0])
+        pixel = image * self.strides[0] + line * self.strides[1]
+        down = self.strides[1] if self.window[0] == 1 else 0
+        return pixel, (last - first, self.counts[1], self.window[1]), (down, 1, 0)
 
 
 @dataclass(frozen=True)

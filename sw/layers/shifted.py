@@ -78,8 +78,7 @@ class ShiftedLayers:
     def matrix(self, number: int) -> Matrix:
         """Return a tensor as a matrix; raises CompileError if the core does not compute it."""
         lowering = self.lowering
-        shape = lowering.graph.tensors[number].shape
-        data = lowering.graph.tensors[number].data
+        shape, data = lowering.graph.tensors[number].shape, lowering.graph.tensors[number].data
         if data is not None:
             return self.constant(data.reshape(-1, shape[-1]))
         if number not in lowering.views:
@@ -197,20 +196,26 @@ class ShiftedLayers:
         grid = Grid(matrix.rows, matrix.columns, 1, (0, 0), diagonal=True)
         return self.copied(matrix, (matrix.rows, matrix.columns, 1), grid, spread)
 
-    def is_copied(self, matrix: Matrix, grid: Grid) -> bool:
-        """Return whether a layer copies a matrix to a grid."""
-        layers = (x for x in self.lowering.layers if isinstance(x, Padded))
-        return any((x.source, x.grid) == (matrix.value, grid) for x in layers)
+    def copies(self, matrix: Matrix, grid: Grid) -> list[Layer]:
+        """Return the layers that copy a matrix to a grid."""
+        layers = (layer for layer in self.lowering.layers if isinstance(layer, Padded))
+        return [x for x in layers if (x.source, x.grid) == (matrix.value, grid)]
+
+    def filled(self, matrix: Matrix, image: tuple[int, int]) -> tuple[int, int]:
+        """Return the first rows and columns of images beside which a matrix has zeros alone."""
+        for layer in self.lowering.layers:
+            if isinstance(layer, DynamicProduct) and layer.result == matrix.value and layer.grid:
+                return layer.image
+        return image
 
     def copied(
         self, matrix: Matrix, seen: tuple[int, int, int], grid: Grid, spread: bool
     ) -> Matrix:
         """Return a matrix on a grid, copied unless it was; ``seen``: rows of all images."""
         lowering, operation = self.lowering, self.operation
-        for layer in lowering.layers:
-            if isinstance(layer, Padded) and (layer.source, layer.grid) == (matrix.value, grid):
-                if lowering.values[layer.result].spread == spread:
-                    return Matrix(layer.result, grid.pixels, matrix.columns)
+        for layer in self.copies(matrix, grid):
+            if lowering.values[layer.result].spread == spread:
+                return Matrix(layer.result, grid.pixels, matrix.columns)
         everything = Windows(result=(0, 0), count=(1, grid.pixels), source=(0, 0), size=(1, 1))
         shape = 1, grid.pixels, matrix.columns
         layer = Padded(
@@ -275,9 +280,9 @@ class ShiftedLayers:
         layers = self.lowering.layers
         number = self.lowering.vector(self.operation, view, shape=(1, *shape), **fields)
         # As soon as its source is complete: the vector unit has less to do there than later.
-        makers = [n for n, layer in enumerate(layers) if layer.result == matrix.value]
-        if makers and not getattr(layers[makers[-1] + 1], "shares", False):
-            layers.insert(makers[-1] + 1, layers.pop())
+        places = [n + 1 for n, layer in enumerate(layers) if layer.result == matrix.value]
+        if places and not getattr(layers[places[-1]], "shares", False):
+            layers.insert(places[-1], layers.pop())
         return Matrix(number, *shape)
 
     def hasten(self, first: int, sources: Sequence[Matrix]) -> None:
@@ -306,6 +311,8 @@ class ShiftedLayers:
         result: Matrix | None = None,
         first_channel: int = 0,
         stepped: int = -1,
+        grid: Grid | None = None,
+        image: tuple[int, int] = (0, 0),
     ) -> Matrix:
         """Add shifted sums of a product and addends times factors.
 
@@ -313,7 +320,8 @@ class ShiftedLayers:
         windows that are the rows of the first matrix, a grid; ``blocks``: values of further second
         matrices; ``pairs``: further pairs of matrices, whose products are added; ``result``: matrix
         of which the sums are some columns, from ``first_channel`` on; ``stepped``: input of
-        parameters that shift the product before addends are added.
+        parameters that shift the product before addends are added; ``grid``: grid to which the
+        results are written, as images of rows and columns ``image``.
         """
         lowering, operation = self.lowering, self.operation
         if product:
@@ -332,8 +340,8 @@ class ShiftedLayers:
             assert shape
             (rows, width), taps, column = shape, 0, 0
             ends = addends[0][0].value, addends[0][0].value
-        number = operation.outputs[0]
-        value = result.value if result else lowering.add(number, (1, rows, width))
+        number, pixels = operation.outputs[0], grid.pixels if grid else rows
+        value = result.value if result else lowering.add(number, (1, pixels, width))
         layer = DynamicProduct(
             name=layer_name(lowering.graph.tensors, operation),
             kind=operation.kind,
@@ -349,7 +357,9 @@ class ShiftedLayers:
             turned=turned,
             column=column,
             span=product[1].columns if product and columns and not turned[1] else 0,
-            output=(1, rows),
+            output=(1, pixels),
+            grid=grid,
+            image=image,
             stepped=stepped,
             reads=reads,
             blocks=tuple(blocks),
@@ -367,7 +377,7 @@ class ShiftedLayers:
         for number in chain(*layer.turns):
             if lowering.values[number].contents is None:
                 lowering.in_turn.setdefault(lowering.values[number], number)
-        return Matrix(value, rows, width)
+        return Matrix(value, pixels, width)
 
 
 def _same_sums(before: Layer | None, layer: DynamicProduct) -> bool:

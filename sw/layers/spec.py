@@ -285,6 +285,8 @@ class DynamicProduct(_Layer):
     grid: Grid | None = None  #: Grid to which results are written, if they are.
     image: tuple[int, int] = (0, 0)  #: Rows and columns of its images.
     shares: bool = False  #: True if the sums are those of the layer before, drained once more.
+    #: Layer before it whose tiles it multiplies, too; -1 if it makes its own.
+    tiles_from: int = -1
 
     pool = Pool(window=(1, 1), stride=(1, 1))
 
@@ -325,7 +327,8 @@ class DynamicProduct(_Layer):
         corrections = (term.value for term in terms if term)
         added = (one.value for one in self.addends)
         further = (value for pair in self.pairs for value in pair)
-        return (self.source, self.second, *self.blocks, *further, *corrections, *added)
+        seconds = (self.second, *self.blocks) if self.tiles_from < 0 else ()
+        return (self.source, *seconds, *further, *corrections, *added)
 
     @property
     def turns(self) -> tuple[tuple[int, int], ...]:

@@ -1,11 +1,13 @@
 """Values between layers, and the scaling of sums to values."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
 from celosia.sw.layers.errors import require_layer
+from celosia.sw.layers.grids import Grid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +26,9 @@ class Value:
     original: int = -1
     offset: int = 0  #: First of these bytes.
     pitch: int = 0  #: Bytes from one pixel to the next in external memory; 0 side by side.
+    #: Grid on which images are loaded, and the rows and columns of one, if it is a grid.
+    grid: Grid | None = None
+    image: tuple[int, int] = (0, 0)
     #: True if the host writes it, reads it.
     is_input: bool = False
     is_output: bool = False
@@ -38,7 +43,9 @@ class Value:
 
     @property
     def bytes_per_item(self) -> int:
-        """Elements of one sample."""
+        """Elements of one sample; of a grid those of its images."""
+        if self.grid:
+            return self.grid.images * math.prod(self.image) * self.channels
         return self.height * self.width * self.channels
 
 

@@ -6,7 +6,7 @@ No file of a model has them; ``gradient`` of other records makes them. See docs/
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.grids import Grid, Repeats
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.record import EXTENT, Attributes, Shape, require
-from celosia.sw.layers.shifted import Matrix, ShiftedLayers, shift_scaling
+from celosia.sw.layers.shifted import ShiftedLayers, shift_scaling
 from celosia.sw.layers.spec import Windows
 from celosia.sw.layers.tables import BYTES
 from celosia.sw.operators.shifted import of_step
@@ -190,57 +190,72 @@ def _lower_masked(lowering: Lowering, operation: Operation) -> None:
     layers.sums(shift_scaling(0), None, addends, shape=shape, table=table)
 
 
-def _repeated(
-    layers: ShiftedLayers, matrices: Sequence[Matrix]
-) -> tuple[tuple[int, int], list[Matrix]]:
-    """Return matrices whose rows are repeated in windows, and the extents of the result.
+class _Pixels(NamedTuple):
+    """Pixels of results that lie in windows side by side; the rest are zeros."""
 
-    If the windows do not fill the images, copies with zeros beside them.
-    """
+    #: How the pixels of the windows repeat, and which they are of the results if not all.
+    repeats: Repeats
+    part: Repeats | None
+    extents: tuple[int, int]  #: Rows and columns of the matrix of pixels in windows.
+    #: Grid on which they lie if they are not all, and the rows and columns of its images.
+    grid: Grid | None
+    image: tuple[int, int]
+
+
+def _pixels(layers: ShiftedLayers) -> _Pixels:
+    """Return the pixels of the result of an operation that lie in windows."""
     tensors, operation = layers.lowering.graph.tensors, layers.operation
-    shape, counts = tensors[operation.outputs[0]].shape, tensors[operation.inputs[0]].shape[1:3]
-    window = operation.attributes["window"]
-    repeats = Repeats((window[0], window[1]), counts[1])
-    matrices = [replace(matrix, repeats=repeats) for matrix in matrices]
-    filled = (shape[0], counts[0] * window[0], counts[1] * window[1])
-    if filled != shape[:3]:
-        grid = Grid(shape[0], shape[1], shape[2], (0, 0))
-        extents = math.prod(filled), shape[3]
-        parts = [layers.sums(shift_scaling(0), None, ((m, 1),), shape=extents) for m in matrices]
-        matrices = [layers.padded(part, filled, grid, spread=False) for part in parts]
-    return (math.prod(shape[:3]), shape[3]), list(matrices)
+    images, height, width, channels = tensors[operation.outputs[0]].shape
+    down, along = tensors[operation.inputs[0]].shape[1:3]
+    high, wide = operation.attributes["window"]
+    image = down * high, along * wide
+    repeats = Repeats((high, wide), (down, along), (down * along, along))
+    rows = images * math.prod(image), channels
+    if image == (height, width):
+        return _Pixels(repeats, None, rows, None, image)
+    part = Repeats((1, 1), image, (height * width, width))
+    return _Pixels(repeats, part, rows, Grid(images, height, width, (0, 0)), image)
 
 
 def _lower_repeated(lowering: Lowering, operation: Operation) -> None:
     layers = ShiftedLayers(lowering, operation)
-    shape, (errors,) = _repeated(layers, [layers.matrix(operation.inputs[0])])
-    layers.sums(shift_scaling(0), None, ((errors, 1),), shape=shape)
+    pixels = _pixels(layers)
+    errors = replace(layers.matrix(operation.inputs[0]), repeats=pixels.repeats)
+    ways = {"shape": pixels.extents, "grid": pixels.grid, "image": pixels.image}
+    layers.sums(shift_scaling(0), None, ((errors, 1),), **ways)
 
 
 def _lower_maxima(lowering: Lowering, operation: Operation) -> None:
-    """Lower the errors of maxima: results less their maxima are 0 where they are equal.
+    """Lower the errors of maxima.
 
-    A maximum at an end of an activation counts as one more: no result of its windows equals it.
+    Results less their maxima are 0 where they are equal. Of an activation with ends, of which the
+    lower one is 0 at least, a maximum is the sum where both are equal, and no other sum is above 0:
+    127 times the result, less 126 times the maximum.
     """
     if "stride" in operation.attributes:
         raise CompileError("wanted windows that lie side by side")
     errors, results, maxima = operation.inputs
     layers, attributes = ShiftedLayers(lowering, operation), operation.attributes
-    ends = layers.matrix(maxima)
-    if "low" in attributes:
-        beyond = (BYTES <= attributes["low"]) | (BYTES >= attributes["high"])
-        table = np.where(beyond, np.minimum(BYTES, 126) + 1, BYTES).astype(np.int8)
-        ends = layers.vector(ends, (ends.rows, ends.columns), table=table)
+    ends, factors, passing = layers.matrix(maxima), (1, -1), BYTES == 0
+    low, high = (attributes.get(name, end) for name, end in (("low", -129), ("high", 128)))
+    if low >= 0:
+        factors, passing = (127, -126), (BYTES > low) & (BYTES < high)
+    elif "low" in attributes:
+        # A maximum at an end counts as one more: no result of its windows equals it.
+        table = np.where((BYTES <= low) | (BYTES >= high), np.minimum(BYTES, 126) + 1, BYTES)
+        ends = layers.vector(ends, (ends.rows, ends.columns), table=table.astype(np.int8))
     first, values = len(lowering.layers), layers.matrix(results)
-    shape, (repeated,) = _repeated(layers, [ends])
-    table = np.where(BYTES == 0, 0, _MASK).astype(np.int8)
-    addends = ((values, 1), (repeated, -1))
-    masks = layers.sums(shift_scaling(0), None, addends, shape=shape, table=table)
+    pixels = _pixels(layers)
+    inside, repeated = replace(values, repeats=pixels.part), replace(ends, repeats=pixels.repeats)
+    table = np.where(passing, 0, _MASK).astype(np.int8)
+    addends = [*zip((inside, repeated), factors, strict=True)]
+    masks = layers.sums(shift_scaling(0), None, addends, shape=pixels.extents, table=table)
     layers.hasten(first, (values, ends))
-    _, (repeated,) = _repeated(layers, [layers.matrix(errors)])
+    repeated = replace(layers.matrix(errors), repeats=pixels.repeats)
     table = np.where(BYTES == _MASK, 0, BYTES).astype(np.int8)
+    ways = {"shape": pixels.extents, "grid": pixels.grid, "image": pixels.image}
     addends = ((repeated, 1), (masks, _TWICE))
-    layers.sums(shift_scaling(0), None, addends, shape=shape, table=table)
+    layers.sums(shift_scaling(0), None, addends, table=table, **ways)
 
 
 def _lower_softmax(lowering: Lowering, operation: Operation) -> None:

@@ -163,22 +163,28 @@ class _Grids(NamedTuple):
 
 
 def _grids(operation: Operation, x: Sequence[int], results: Sequence[int]) -> _Grids:
-    """Return the grids of a convolution of images ``x``: both have the same rows and columns."""
+    """Return the grids of a convolution of images ``x``: both have the same rows and columns.
+
+    The zeros after a row, and after an image, are also those before the next one.
+    """
     attributes = operation.attributes
     if attributes["depthwise"] and x[3] != results[3]:
         raise CompileError(f"wanted {x[3]} channels of results, got {results[3]}")
     kernel, stride, before = (attributes[name] for name in ("kernel", "stride", "before"))
     high, wide = (
-        max(x[n] + kernel[n - 1] - 1, (results[n] - 1) * stride[n - 1] + kernel[n - 1])
-        for n in (1, 2)
+        max(x[n + 1] + before[n], (results[n + 1] - 1) * stride[n] + kernel[n] - before[n])
+        for n in (0, 1)
     )
     origin = kernel[0] - 1 - before[0], kernel[1] - 1 - before[1]
-    # The correlation begins with the first pixel that may have an error.
-    start = origin[0] * wide + origin[1]
-    spare = max(0, (kernel[0] - 1) * wide + kernel[1] - 1 - start)
-    images = Grid(x[0], high, wide, tuple(before), (1, 1), spare)
-    errors = Grid(x[0], high, wide, origin, tuple(stride))
-    return _Grids(images, errors, tuple(kernel), tuple(before))
+    images = _grid(x[0], high, wide, tuple(before), (1, 1))
+    return _Grids(images, _grid(x[0], high, wide, origin, tuple(stride)), tuple(kernel), before)
+
+
+def _grid(
+    images: int, height: int, width: int, origin: tuple[int, int], stride: tuple[int, int]
+) -> Grid:
+    """Return a grid with zeros after the last image, as many as before the first one."""
+    return Grid(images, height, width, origin, stride, origin[0] * width + origin[1])
 
 
 def _weights(
@@ -197,7 +203,8 @@ def _lower_convolution(lowering: Lowering, operation: Operation) -> None:
     grid, taps = grids.images, grids.kernel[1] * x[3]
     if taps <= _FEW and grids.kernel[0] > 1:
         # So one pass takes several rows of the kernel: they are in different banks.
-        grid = replace(grid, width=grid.width + (grids.kernel[1] - grid.width) % _BANKS)
+        wide = grid.width + (grids.kernel[1] - grid.width) % _BANKS
+        grid = _grid(grid.images, grid.height, wide, grid.origin, grid.stride)
     groups = tuple(Group(y * grid.width, row=y * taps) for y in range(grids.kernel[0]))
     strides = grid.height * grid.width, down * grid.width, right
     reads = Reads((x[0], results[1], results[2]), strides, taps, groups)
@@ -235,14 +242,17 @@ def _lower_correlation(lowering: Lowering, operation: Operation) -> None:
     layers, scaling, operands, addends, records = parts_of(lowering, operation)
     x, errors = (lowering.graph.tensors[n].shape for n in operands[:2])
     grids = _grids(operation, x, errors)
-    if x[0] == 1 and not layers.is_copied(layers.matrix(operands[1]), grids.errors):
+    if x[0] == 1 and not layers.copies(layers.matrix(operands[1]), grids.errors):
         # Of one image, only the rows with errors are read.
         high = (errors[1] - 1) * grids.errors.stride[0] + 1
-        grids = grids._replace(errors=replace(grids.errors, height=high, origin=(0, 0)))
-    start, end = grids.errors.inside(*errors[1:3])
+        grids = grids._replace(errors=replace(grids.errors, height=high, origin=(0, 0), spare=0))
+    pairs_of = in_pairs(operation.attributes, operands)
+    _, rows, columns, _ = errors
+    filled = [layers.filled(layers.matrix(number), (rows, columns)) for _, number in pairs_of]
+    start, end = grids.errors.inside(*(max(counts) for counts in zip(*filled, strict=True)))
     taps = end - start
     reads = Reads((*grids.kernel, x[3]), (grids.images.width, 1, 0), taps, (Group(row=start),))
-    (images, pixels), *pairs = _pairs(layers, in_pairs(operation.attributes, operands), grids)
+    (images, pixels), *pairs = _pairs(layers, pairs_of, grids)
     ways: dict[str, Any] = {"turned": (True, False), "reads": reads, "pairs": pairs}
     depthwise = operation.attributes["depthwise"]
     if depthwise:

@@ -69,6 +69,27 @@ def zeros(
             yield Step(fill, (access,), layer)
 
 
+def loaded(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
+    """Yield the zeros of a grid, then the load of all images to it."""
+    value, layout = about.network.values[region.value], about.placement.layouts[region.value]
+    assert value.grid
+    yield from zeros(about, layer, region, value.grid, value.image)
+    grid, rows, length = value.grid, value.image[0], value.image[1] * value.channels
+    external = about.placement.external[region.value] + region.samples[0] * value.bytes_per_item
+    first = about.address(region) + grid.origin[1] * layout.pixel
+    for image in range(grid.images):
+        load = Instruction(
+            Opcode.LOAD,
+            external=external + image * rows * length,
+            external_pitch=length,
+            unified=first + (image * grid.height + grid.origin[0]) * grid.width * layout.pixel,
+            unified_pitch=grid.width * layout.pixel,
+            rows=rows,
+            length=length,
+        )
+        yield Step(load, (about.access(region, writes=True),), layer)
+
+
 def drained(about: Addressing, action: Drain, slot: int, table: int | None) -> Iterator[Step]:
     """Yield the drain of a tile; the first one of a layer to a grid comes after the zeros."""
     layer, (first, last) = about.network.layers[action.layer], action.block.columns

@@ -176,11 +176,12 @@ def _addend(
     region = Region(addend.value, action.sub_batch, samples, (0, 1), columns)
     turns, stride = action.rows[1] - action.rows[0], pitch if addend.rows > 1 else 0
     if addend.repeats:
-        pixel, counts = addend.repeats.box(action.rows)
+        pixel, counts, strides = addend.repeats.box(action.rows)
         first = pixel * pitch + start
-        ends = first, first + (counts[1] - 1) * pitch + count
-        region = region._replace(columns=ends)
-        return (0, count), region, loops(counts, (0, pitch, 0))
+        last = sum((n - 1) * stride for n, stride in zip(counts, strides, strict=True))
+        region = region._replace(columns=(first, first + last * pitch + count))
+        down, right, _ = strides
+        return (0, count), region, loops(counts, (down * pitch, right * pitch, 0))
     reads = layer.reads
     if reads and addend.rows not in (1, reads.rows):
         # The rows of an image begin one after those of the image before.

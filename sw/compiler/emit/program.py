@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from celosia.hw.arch.isa import Opcode
 from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.emit.addressing import Addressing
-from celosia.sw.compiler.emit.grids import drained, padded
+from celosia.sw.compiler.emit.grids import drained, loaded, padded
 from celosia.sw.compiler.emit.matrix import multiply
 from celosia.sw.compiler.emit.moved_weights import move_weights, multiply_moved, spread_sums
 from celosia.sw.compiler.emit.moves import constants, fill, move
@@ -51,6 +51,8 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
     match work:
         case Fetch():
             yield constants(about, work)
+        case LoadRegion() if about.network.values[work.region.value].grid:
+            yield from loaded(about, work.region, work.layer)
         case LoadRegion():
             yield from move(about, Opcode.LOAD, work.region, work.layer)
         case StoreRegion():

@@ -12,16 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from celosia.hw.arch.config import ADDRESS_BITS, TABLE_BYTES, Config
+from celosia.hw.arch.config import Config
 from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.chains import Chain, Chains, with_buffers
+from celosia.sw.compiler.layout.external import external_memory
 from celosia.sw.compiler.layout.in_place import in_place, in_turn, users
-from celosia.sw.compiler.layout.pack import packed_bytes
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.placement import (
     Placement,
     ValueAddresses,
-    external_addresses,
     per_image_layers,
 )
 from celosia.sw.compiler.layout.scratch import spread_layers
@@ -30,10 +29,7 @@ from celosia.sw.compiler.layout.stripes import Passage
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network, attached
-from celosia.sw.layers.spec import DynamicProduct, MatrixLayer
-
-#: External addresses of tables start at multiples of this: no burst crosses a 4 KiB page early.
-ALIGNMENT = 4096
+from celosia.sw.layers.spec import DynamicProduct
 
 
 def allocate(
@@ -59,24 +55,14 @@ def allocate(
     per_image = per_image_layers(network, config)
     chains = Chains(network, layouts, tiling, config, per_image, cycles)
     allocator = _Allocator(network, layouts, config, gains, spread, chains)
-    chosen = allocator.choose(batch)
-    if isinstance(chosen, CompileError):
+    chosen: _Choice | CompileError | None = None
+    for share in policy.LATE_SHARES:
+        if chosen is None or (isinstance(chosen, CompileError) and allocator.late):
+            allocator.late = allocator.stored_in_parts(batch, share)
+            chosen = allocator.choose(batch)
+    if not isinstance(chosen, _Choice):
+        assert chosen
         return chosen
-    address = 0
-
-    def take(count: int) -> int:
-        nonlocal address
-        start = address
-        address = -(-(address + count) // ALIGNMENT) * ALIGNMENT
-        return start
-
-    constants = [packed_bytes(*p, config) for p in zip(network.layers, tiling.layers, strict=True)]
-    pairs = [(take(weights), take(parameters)) for weights, parameters in constants]
-    tables = take(TABLE_BYTES * (tiling.tables.size + tiling.exponentials.size))
-    external = external_addresses(network, chosen.spilled, batch, take)
-    if address >> ADDRESS_BITS:
-        got = f"wanted at most 4 GiB of external memory, got {address} bytes"
-        raise CompileError(got, layer="network")
     return Placement(
         per_image=allocator.per_image,
         sub_batches=tuple(
@@ -84,25 +70,12 @@ def allocate(
         ),
         values=chosen.values,
         layouts=layouts,
-        external=external,
-        weights=tuple(
-            external[layer.stored]
-            if isinstance(layer, MatrixLayer) and layer.stored >= 0
-            else first
-            for layer, (first, _) in zip(network.layers, pairs, strict=True)
-        ),
-        parameters=tuple(parameters for _, parameters in pairs),
-        stepped={
-            number: external[layer.stepped]
-            for number, layer in enumerate(network.layers)
-            if isinstance(layer, DynamicProduct) and layer.stepped >= 0
-        },
-        tables=tables,
-        code=address,
         stripes=chosen.stripes,
         stripe_rows=chosen.stripe_rows,
         overlap=chosen.overlap,
+        late=allocator.late,
         direct=chosen.direct,
+        **external_memory(network, tiling, chosen.spilled, batch, config)._asdict(),
     )
 
 
@@ -144,6 +117,8 @@ class _Allocator:
             if not network.makers[number] and number not in network.in_turn
         }
         self.chains = chains
+        #: Layers whose results are stored in parts, while the next layer runs.
+        self.late = frozenset[int]()
         #: Bytes of the buffer, up to which inputs have theirs before their first readers.
         self.early_bytes = 0
         self.births: dict[int, int] = {}
@@ -284,6 +259,8 @@ class _Allocator:
             if is_late:
                 # Its store comes after the first sums of the next layer.
                 death = self.until(min(self.end_of_run(death) + 1, end - 1))
+            elif not self.late.isdisjoint(self.network.makers[number]):
+                death = max(death, self.end_of_run(last) + 1)
             count = layout.sample_pitch * (samples if self.whole(number) else 1)
             # An input of per-image and batched layers arrives by sample, and stays.
             both = self.whole(number) and birth < self.per_image
@@ -311,6 +288,27 @@ class _Allocator:
         """Return whether a layer's results are stored after the next sums are made."""
         layer = self.network.layers[number]
         return isinstance(layer, DynamicProduct) and layer.stepped >= 0
+
+    def stored_in_parts(self, batch: int, share: float) -> frozenset[int]:
+        """Return the layers whose results stay until they are stored while the next layer runs.
+
+        Those with large results, with which a ``share`` of the unified buffer at most is taken.
+        """
+        network, chosen, end = self.network, set[int](), len(self.network.layers)
+        if self.per_image or batch > 1:
+            return frozenset()
+        space, self.late = int(share * self.config.unified_bytes), frozenset()
+        used = bytes_needed(self.spans(1, False, False, frozenset()), end, 1)
+        for number, (_, last, is_late) in self.lives.items():
+            count, after = self.layouts[number].sample_pitch, self.end_of_run(last) + 1
+            large = network.values[number].is_output and count >= policy.LATE_BYTES
+            if not large or is_late or number in self.in_place or after == end:
+                continue
+            product = isinstance(network.layers[last], DynamicProduct)
+            if product and last in network.makers[number] and used[after] + count <= space:
+                chosen.add(last)
+                used[after] += count
+        return frozenset(chosen)
 
     def whole(self, number: int) -> bool:
         """Return whether a value is kept for all samples of a sub-batch, for batched layers."""

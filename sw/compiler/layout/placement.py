@@ -1,6 +1,6 @@
 """Addresses in the unified buffer and in external memory."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -23,28 +23,6 @@ def per_image_layers(network: Network, config: Config) -> int:
         if pixels >= least and value.height > 1:
             per_image = number + 1
     return per_image
-
-
-def external_addresses(
-    network: Network, spilled: Collection[int], batch: int, take: Callable[[int], int]
-) -> dict[int, int]:
-    """Return the addresses of values in external memory.
-
-    ``spilled``: those that pass only through buffers; ``take``: reserves some bytes.
-    """
-    external = dict[int, int]()
-    # Constants come first: the cores of a pod share them.
-    for number, value in sorted(enumerate(network.values), key=lambda one: one[1].contents is None):
-        if value.original < 0 and (value.is_input or value.is_output):
-            samples = 1 if value.contents is not None else batch
-            external[number] = take(samples * value.bytes_per_item)
-    copies = {n: v for n, v in enumerate(network.values) if v.original >= 0}
-    external |= {number: external[v.original] + v.offset for number, v in copies.items()}
-    for number, value in enumerate(network.values):
-        # Samples follow one another in external memory.
-        if number in spilled and number not in external:
-            external[number] = take(value.bytes_per_item)
-    return external
 
 
 @dataclass(frozen=True)
@@ -83,6 +61,7 @@ class Placement:
     #: By layer, the rows of its result that it makes at a time, if not all.
     stripe_rows: Mapping[int, int]
     overlap: frozenset[int]  #: Layers after which the next one may begin early.
+    late: frozenset[int]  #: Layers whose results are stored in parts, while the next one runs.
     #: By layer whose result the next one reads from a buffer, without external memory: its rows.
     direct: Mapping[int, Passage]
 

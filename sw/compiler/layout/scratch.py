@@ -1,13 +1,14 @@
 """Tiles of the weight buffer that are made of activations."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from celosia.hw.arch.config import Config
 from celosia.sim.timing.costs import drain_cycles
 from celosia.sw.compiler import policy
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import DynamicProduct
+from celosia.sw.layers.spec import DynamicProduct, Layer
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,17 @@ class Scratch:
     turns: int
     #: By layer, the slot of its tile of equal weights.
     constants: Mapping[int, int]
+    #: By layer whose tiles several layers multiply, their first slot.
+    shared: Mapping[int, int]
 
     def slot(self, turn: int) -> int:
         """Return the first slot of a region of steps."""
         return self.first + len(self.constants) + turn % self.turns * self.steps
+
+    @property
+    def below(self) -> int:
+        """Slots below all of these."""
+        return min([self.first, *self.shared.values()])
 
 
 def tile_columns(config: Config) -> int:
@@ -76,7 +84,7 @@ def scratch_of(network: Network, config: Config) -> Scratch:
     """Return the slots for tiles made of activations, on a core without a ``scratch_limit``."""
     layers = _products(network)
     if not layers:
-        return Scratch(config.weight_tiles, 0, 1, {})
+        return Scratch(config.weight_tiles, 0, 1, {}, {})
     assert config.activation_weights
     constants = [number for number, layer in layers.items() if layer.lines]
     space = config.weight_tiles // policy.SCRATCH_SHARE - len(constants)
@@ -88,7 +96,72 @@ def scratch_of(network: Network, config: Config) -> Scratch:
     turns = min(policy.SCRATCH_TURNS, space // steps)
     start = config.weight_tiles - len(constants) - turns * steps
     slots = {number: start + index for index, number in enumerate(constants)}
-    return Scratch(start, steps, turns, slots)
+    places, count = _places(_shared(layers), config)
+    makers = {n: x.tiles_from if x.tiles_from >= 0 else n for n, x in layers.items()}
+    shared = {n: start - count + places[first] for n, first in makers.items() if first in places}
+    return Scratch(start, steps, turns, slots, shared)
+
+
+def with_shared_tiles(network: Network, config: Config) -> Network:
+    """Return a network in which products of windows multiply tiles that an earlier one has made.
+
+    As many as fit: the tiles of most layers first.
+    """
+    layers = list(network.layers)
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for number, layer in _products(network).items():
+        if layer.reads and not (layer.turns or layer.columns or layer.lines or layer.stepped >= 0):
+            values = (_bytes(network, value) for value in (layer.second, *layer.blocks))
+            taps = (layer.taps, *((g.row, g.block, g.missing) for g in layer.reads.groups))
+            key = *values, taps, layer.channels, layer.turned, layer.column, layer.span
+            alike.setdefault(key, []).append(number)
+    for first, *others in sorted(alike.values(), key=lambda users: -len(users)):
+        before = list(layers)
+        for number in others:
+            layers[number] = replace(layers[number], tiles_from=first)
+        count = _places(_shared(dict(enumerate(layers))), config)[1]
+        if count * policy.SHARED_SHARE > config.weight_tiles:
+            layers = before
+    return replace(network, layers=tuple(layers))
+
+
+def _bytes(network: Network, number: int) -> tuple[object, ...]:
+    """Return a name of the bytes of a value and of their order."""
+    value = network.values[number]
+    if network.makers[number] or value.contents is not None:
+        return (number,)
+    original = number if value.original < 0 else value.original
+    return original, value.offset, value.pitch, value.height, value.width, value.channels
+
+
+def _shared(layers: Mapping[int, Layer]) -> dict[int, tuple[int, DynamicProduct]]:
+    """Return the last user of shared tiles, by the layer that makes them, and that layer."""
+    result = {}
+    for number, layer in layers.items():
+        if isinstance(layer, DynamicProduct) and layer.tiles_from >= 0:
+            maker = layers[layer.tiles_from]
+            assert isinstance(maker, DynamicProduct)
+            result[layer.tiles_from] = number, maker
+    return result
+
+
+def _places(
+    shared: Mapping[int, tuple[int, DynamicProduct]], config: Config
+) -> tuple[dict[int, int], int]:
+    """Return the first slot of shared tiles, counted from those of all, and the slots of all."""
+    ends: list[tuple[int, int, int]] = []
+    places: dict[int, int] = {}
+    for first, (last, layer) in sorted(shared.items()):
+        places[first] = max((end for end, _, until in ends if until >= first), default=0)
+        tiles = -(-layer.channels // tile_columns(config))
+        ends.append((places[first] + tiles * steps_of_groups(layer, config)[-1], first, last))
+    return places, max((end for end, _, _ in ends), default=0)
+
+
+def steps_of_groups(layer: DynamicProduct, config: Config) -> list[int]:
+    """Return the steps of the groups of taps before each group, and of all groups."""
+    steps = (-(-layer.taps_of(group) // config.rows) for group in range(layer.groups))
+    return list(accumulate(steps, initial=0))
 
 
 def spreads(layer: DynamicProduct, scratch: Scratch, config: Config) -> bool:

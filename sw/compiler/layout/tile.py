@@ -145,7 +145,7 @@ def tile(
     scratch = scratch_of(network, config)
     shared = diagonals(network)
     fixed = [x.factors if isinstance(x, DynamicProduct) else () for x in network.layers]
-    keep, tiles = 0, scratch.first - sum(map(len, shared))
+    keep, tiles = 0, scratch.below - sum(map(len, shared))
     stored = any(isinstance(layer, MatrixLayer) and layer.stored >= 0 for layer in network.layers)
     if sum(sizes) > tiles or stored:
         keep = max(tiles // policy.RING_SHARE, min(tiles, 2))

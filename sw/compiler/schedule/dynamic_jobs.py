@@ -5,7 +5,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from celosia.sw.compiler import policy
-from celosia.sw.compiler.layout.scratch import Scratch, spreads
+from celosia.sw.compiler.layout.scratch import Scratch, spreads, steps_of_groups
 from celosia.sw.compiler.schedule.actions import (
     Action,
     Block,
@@ -55,7 +55,10 @@ class DynamicJobs:
         self.scratch: Scratch = moves.tiling.scratch
         self.turns = count()
         self.steps = -(-layer.taps // moves.config.rows)
-        self.once = self.steps <= self.scratch.steps and layer.groups == 1
+        #: First slot of tiles that other layers multiply, too; -1 if there are none.
+        self.shared = self.scratch.shared.get(number, -1)
+        self.once = self.steps <= self.scratch.steps and layer.groups == 1 and self.shared < 0
+        self.before = steps_of_groups(layer, moves.config)
         self.spreads = spreads(layer, self.scratch, moves.config)
         #: Groups of taps of a pass.
         self.grouped = 1
@@ -240,8 +243,14 @@ class DynamicJobs:
             about = self.about(work, first, min(first + most, counts[group]))
             about["group"] = group
             about["groups"] = min(self.grouped, layer.groups - group)
-            if not self.once:
+            moves = not self.once
+            if self.shared >= 0:
+                steps = work.tile * self.before[-1] + self.before[group] + first
+                about["slot"] = self.shared + steps
+                moves = layer.tiles_from < 0 and not work.rows[0]
+            elif moves:
                 about["slot"] = self.scratch.slot(next(self.turns))
+            if moves:
                 yield MoveWeights(**about, term=Term.PRODUCT)
             started = spread or group > 0 or first > 0
             yield MultiplyMoved(**about, **sums, accumulate=started, term=Term.PRODUCT)
@@ -322,7 +331,10 @@ class DynamicJobs:
         if layer.output[0] > 1:
             yield from moves.store(self.number, region._replace(rows=block.rows))
         elif work.head + 1 == layer.heads:
-            yield from moves.store(self.number, region)
+            parts = policy.LATE_STORES if self.number in moves.placement.late else 1
+            for first, last in even(0, value.width, -(-value.width // parts)):
+                columns = first * pixel, last * pixel
+                yield from moves.store(self.number, region._replace(columns=columns))
 
 
 class _Work(NamedTuple):

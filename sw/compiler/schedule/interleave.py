@@ -28,6 +28,7 @@ from celosia.sw.compiler.schedule.actions import (
 )
 from celosia.sw.compiler.schedule.areas import Area, Areas
 from celosia.sw.compiler.schedule.pace import Pace
+from celosia.sw.layers.network import attached
 from celosia.sw.layers.spec import DynamicProduct
 
 
@@ -81,7 +82,8 @@ class Interleaver(Arranged):
                 for other in ready:
                     if self._precedes(layers[other][done[other]], layers[chosen][done[chosen]]):
                         chosen = other
-                yield from self._emit(layers[chosen][done[chosen]])
+                jobs_left = len(layers[chosen]) - done[chosen]
+                yield from self._emit(layers[chosen][done[chosen]], jobs_left)
                 done[chosen] += 1
             self.made = self.made[-policy.RECENT_DRAINS :]
 
@@ -93,7 +95,7 @@ class Interleaver(Arranged):
     def end(self) -> Iterator[Action]:
         """Yield late drains, then stores that were held back."""
         yield from self.flush()
-        yield from self._release()
+        yield from self._release(self.held)
 
     def _precedes(self, second: Job, first: Job) -> bool:
         """Return whether a job comes before one of an earlier layer."""
@@ -158,13 +160,22 @@ class Interleaver(Arranged):
         for job, needs in zip(following, accumulate(most, max), strict=True):
             job.needs = needs
 
-    def _emit(self, job: Job) -> Iterator[Action]:
-        """Yield the actions of a job, without late drains."""
+    def _emit(self, job: Job, jobs_left: int) -> Iterator[Action]:
+        """Yield the actions of a job, without late drains, and a share of the stores held back.
+
+        ``jobs_left``: jobs of its layer, with this one. The stores of a layer are over before the
+        one after the next may overwrite what they read.
+        """
+        number = next(chain(*job.drains)).layer
+        late = (store for store in self.held if store.layer in self.placement.late)
+        yield from self._release([store for store in late if self._until(store.layer) < number])
         while self.late and not self._independent(job.before):
             yield from self._drain()
+        yield from self._release(self._before(job.before))
         yield from job.before
         for tile in job.tiles:
             for action in tile:
+                yield from self._release(self._before([action]))
                 while self.late and not self._independent([action]):
                     yield from self._drain()
                 if not isinstance(action, MoveWeights | LoadRegion):
@@ -175,7 +186,10 @@ class Interleaver(Arranged):
             if self.late:
                 yield from self._drain()
         yield from self.flush()
-        yield from self._release(self.half if job.tiles else None)
+        parts = [store for store in self.held if store.layer in self.placement.late]
+        rest = parts[-(-len(parts) // jobs_left) :]
+        some = [store for store in self.held if store not in rest]
+        yield from self._release(some, self.half if job.tiles else None)
         self.late = [
             [a._replace(half=self.half) if isinstance(a, (Drain, AddRegion)) else a for a in drains]
             for drains in job.drains
@@ -184,12 +198,34 @@ class Interleaver(Arranged):
             yield from self.flush()
         self.half ^= 1
 
-    def _release(self, after: int | None = None) -> Iterator[Action]:
-        """Yield the stores that were held back."""
-        held, self.held = self.held, []
-        for action in held:
+    def _release(self, some: Sequence[StoreRegion], after: int | None = None) -> Iterator[Action]:
+        """Yield stores that were held back."""
+        self.held = [action for action in self.held if action not in some]
+        for action in some:
             self._clock(action)
             yield action._replace(after=after)
+
+    def _before(self, actions: Sequence[Action]) -> list[StoreRegion]:
+        """Return the stores held back of bytes that actions load."""
+        if not self.held:
+            return []
+        shared = self.network.reloaded
+        loads = (action.region.value for action in actions if isinstance(action, LoadRegion))
+        values = {other for value in loads for other in shared.get(value, ())}
+        return [store for store in self.held if store.region.value in values]
+
+    def _is_late(self, number: int) -> bool:
+        """Return whether a layer's results are stored after the next sums are made."""
+        layer = self.network.layers[number]
+        stepped = isinstance(layer, DynamicProduct) and layer.stepped >= 0
+        return stepped or number in self.placement.late
+
+    def _until(self, number: int) -> int:
+        """Return the layer by whose end results of a layer are stored that are stored late."""
+        following = number + 1
+        while following < len(self.network.layers) and attached(self.network, following):
+            following += 1
+        return following
 
     def _independent(self, actions: Sequence[Action]) -> bool:
         """Return whether actions read nothing that late drains write."""
@@ -200,9 +236,7 @@ class Interleaver(Arranged):
     def _drain(self) -> Iterator[Action]:
         """Yield the late drain of one tile."""
         for action in self.late.pop(0):
-            layer = self.network.layers[action.layer]
-            stepped = isinstance(layer, DynamicProduct) and layer.stepped >= 0
-            if isinstance(action, StoreRegion) and stepped:
+            if isinstance(action, StoreRegion) and self._is_late(action.layer):
                 self.held.append(action)
                 continue
             self._clock(action)
