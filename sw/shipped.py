@@ -37,6 +37,10 @@ class ByName(dict[str, Any]):
     def __contains__(self, name: object) -> bool:
         return dict.__contains__(self, ALIASES.get(str(name), name))
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a name, or a default."""
+        return self[name] if name in self else default
+
 
 @cache
 def shipped() -> Mapping[str, Shipped]:

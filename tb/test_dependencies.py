@@ -287,7 +287,7 @@ def test_allowed_import_passes(module: str, source: str) -> None:
     assert violations(module, source) == []
 
 
-@pytest.mark.parametrize("name", ["litert_arithmetic", "training_reference"])
+@pytest.mark.parametrize("name", ["litert_arithmetic", "step_reference"])
 def test_references_take_nothing_from_what_they_judge(name: str) -> None:
     tree = ast.parse((ROOT / "tb" / "lib" / f"{name}.py").read_text())
-    assert {name.split(".")[0] for _, name, _ in imports(tree)} == {"numpy"}
+    assert {name.split(".")[0] for _, name, _ in imports(tree)} <= {"numpy", "typing"}

@@ -29,7 +29,6 @@ from celosia.sw.files import json_bytes, writable, write_atomically
 from celosia.sw.frontend.source import files_of
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.training.graph import LOSSES
-from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.picture import draw
 from celosia.sw.training.state import State, restore, save
 
@@ -42,7 +41,7 @@ _CHECKPOINT_STEPS = 500
 def add_parsers(command: Commands) -> None:
     """Add the command."""
     parser = command("train", "train a network on the core, in integers", run)
-    text = f"{', '.join((*FRESH, *NETWORKS))}; a file of a model, float or int8; or a shipped model"
+    text = f"{', '.join(FRESH)}; a file of a model, float or int8; or a shipped model"
     parser.add_argument("network", metavar="MODEL", help=text)
     parser.add_argument("--dataset", choices=data.DATASETS, help="images to train with (its own)")
     text = ".npy, .npz, or a folder with a folder of pictures for each class"

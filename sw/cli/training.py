@@ -1,9 +1,9 @@
 """Trainings that the command line describes: networks, images, settings."""
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,9 @@ from celosia.sw.cli.messages import Missing
 from celosia.sw.evaluate import inputs_of
 from celosia.sw.ir.parts import Port
 from celosia.sw.runtime.arrays import InputError, digest_of, names_of
-from celosia.sw.shipped import model_path, shipped
-from celosia.sw.training import weights
-from celosia.sw.training.batches import pixels
-from celosia.sw.training.epochs import EpochTrainer, Images, split
+from celosia.sw.shipped import ALIASES, model_path, shipped
+from celosia.sw.training.epochs import Images, split
 from celosia.sw.training.graph_trainer import GraphTrainer
-from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.origin import (
     exponent_of,
     integers,
@@ -30,12 +27,11 @@ from celosia.sw.training.origin import (
 )
 from celosia.sw.training.pipeline import AUGMENTATIONS
 from celosia.sw.training.state import Settings, State
-from celosia.sw.training.trainer import Trainer
 
 #: Images of a step.
 _BATCH = 32
 #: Shipped models whose names begin a training from random weights, without biases.
-FRESH = ("mnist_mlp",)
+FRESH = ("mnist_mlp", "mnist_cnn_5x5", "mnist_cnn_3x3", "fashion_cnn")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +42,7 @@ class Training:
     the trained network with; ``note``: reason why the images are others than wanted.
     """
 
-    trainer: EpochTrainer
+    trainer: GraphTrainer
     settings: Settings
     state: State
     shapes: list[tuple[int, ...]]
@@ -60,17 +56,6 @@ class Training:
     def measure(self) -> str:
         """Name of the shares: samples that are right, or variance of the targets, explained."""
         return "right" if self.training.labels.ndim == 1 else "explained"
-
-
-def described(arguments: argparse.Namespace) -> Training:
-    """Return the training that the arguments describe."""
-    _require_companions(arguments)
-    of_model = arguments.data or arguments.train_last or arguments.random_weights
-    is_fresh = arguments.network in FRESH and not of_model
-    of_model = of_model or arguments.augment or arguments.loss != "softmax"
-    if arguments.network in NETWORKS and not of_model:
-        return _shipped(arguments)
-    return _of_model(arguments, is_fresh=is_fresh)
 
 
 def changes(text: str) -> str:
@@ -92,18 +77,6 @@ def _require_companions(arguments: argparse.Namespace) -> None:
         if getattr(arguments, option) and not getattr(arguments, other):
             option, other = (f"--{name.replace('_', '-')}" for name in (option, other))
             raise InputError(f"{option}: wanted {other}, too")
-
-
-def _settings(arguments: argparse.Namespace, **fields: Any) -> Settings:
-    return Settings(
-        core=arguments.preset.name,
-        seed=arguments.seed,
-        limit=arguments.limit,
-        patience=arguments.patience,
-        dropout=arguments.dropout,
-        cores=arguments.cores,
-        **fields,
-    )
 
 
 def _digest(*parts: Images) -> str:
@@ -142,33 +115,6 @@ def _require_images(arguments: argparse.Namespace, count: int, batch: int) -> No
         option = "--limit" if arguments.limit else "--data" if arguments.data else "--dataset"
         requirement = f"wanted at least {2 * batch} images, got {count}"
         raise InputError(f"{option}: {requirement} (a smaller --batch wants fewer)")
-
-
-def _shipped(arguments: argparse.Namespace) -> Training:
-    """Return the training of a network of the package whose shifts are set."""
-    network = NETWORKS[arguments.network]
-    network = replace(network, batch=arguments.batch or network.batch)
-    if arguments.dropout:
-        network = network.with_dropout()
-    dataset = arguments.dataset or network.dataset
-    options = device_options(arguments)
-    trainer = Trainer(network, arguments.preset, arguments.device, options, arguments.seed)
-    (images, labels, note), test = _of_dataset(dataset)
-    images, labels = images[: arguments.limit], labels[: arguments.limit]
-    _require_images(arguments, len(labels), network.batch)
-    training, validation = split(pixels(images), labels, arguments.seed)
-    digest = _digest(training, validation)
-    fields = {"network": network.name, "dataset": dataset, "batch": network.batch}
-    return Training(
-        trainer=trainer,
-        settings=_settings(arguments, images=digest, **fields),
-        state=State(weights=weights.random(network, arguments.seed)),
-        shapes=[(layer.rows, layer.outputs) for layer in network.layers],
-        training=training,
-        validation=validation,
-        test=Images(pixels(test.images), test.labels) if test else None,
-        note=note,
-    )
 
 
 class _Samples:
@@ -243,11 +189,12 @@ def _labels(labels: np.ndarray, outputs: int, loss: str) -> np.ndarray:
     return targets
 
 
-def _of_model(arguments: argparse.Namespace, *, is_fresh: bool) -> Training:
-    """Return the training of the network of a model file.
-
-    ``is_fresh``: with random weights, and without biases.
-    """
+def described(arguments: argparse.Namespace) -> Training:
+    """Return the training that the arguments describe."""
+    _require_companions(arguments)
+    of_model = arguments.data or arguments.train_last or arguments.random_weights
+    name = ALIASES.get(arguments.network, arguments.network)
+    is_fresh = name in FRESH and not of_model
     samples, path = _Samples(arguments), model_path(arguments.network)
     try:
         origin = opened(path, shapes_of(arguments), samples.read)
@@ -289,8 +236,13 @@ def _of_model(arguments: argparse.Namespace, *, is_fresh: bool) -> Training:
     constants = [tensor.data for tensor in network.tensors if tensor.data is not None]
     return Training(
         trainer=trainer,
-        settings=_settings(
-            arguments,
+        settings=Settings(
+            core=arguments.preset.name,
+            seed=arguments.seed,
+            limit=arguments.limit,
+            patience=arguments.patience,
+            dropout=arguments.dropout,
+            cores=arguments.cores,
             network=path.stem,
             dataset=samples.name,
             batch=batch,

@@ -25,6 +25,11 @@ def high_bytes(weights: np.ndarray) -> np.ndarray:
     return (weights + (1 << (LOW_BITS - 1))) >> LOW_BITS
 
 
+def limited(weights: np.ndarray) -> np.ndarray:
+    """Return whole numbers as weights, int32: those beyond the limits become the limits."""
+    return np.clip(weights, -MOST_WEIGHT, MOST_WEIGHT - 1).astype(np.int32)
+
+
 def weight_exponent(
     first: np.ndarray, bias: np.ndarray | None, source: int, *, is_fixed: bool = False
 ) -> int:

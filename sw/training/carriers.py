@@ -6,7 +6,7 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.sw.ir.program import Program
-from celosia.sw.layers.weight_bytes import LOW_BITS, MOST_WEIGHT, high_bytes
+from celosia.sw.layers.weight_bytes import LOW_BITS, high_bytes, limited
 from celosia.sw.operators import host
 from celosia.sw.operators.shifted import finished, product_sums
 from celosia.sw.runtime.session import Session
@@ -94,7 +94,7 @@ def weights_of(step: StepGraph, states: Mapping[str, np.ndarray]) -> list[np.nda
 def summed(before: Sequence[np.ndarray], after: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
     """Return weights with the changes of several steps; those beyond the limits become these."""
     return [
-        np.clip(old + sum(new - old for new in several), -MOST_WEIGHT, MOST_WEIGHT - 1)
+        limited(old + sum(new - old for new in several))
         for old, *several in zip(before, *after, strict=True)
     ]
 

@@ -1,6 +1,6 @@
-"""Training of any network on a device."""
+"""Training of any network on a device, epoch by epoch."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from celosia.hw.arch.config import Config
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.source import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program
 from celosia.sw.operators.registry import OPERATORS
@@ -17,7 +19,7 @@ from celosia.sw.runtime.session import Session
 from celosia.sw.training import batches
 from celosia.sw.training.balance import least_deviation
 from celosia.sw.training.carriers import Carrier, CoreSteps
-from celosia.sw.training.epochs import EpochTrainer, Images
+from celosia.sw.training.epochs import Images, ends_point
 from celosia.sw.training.graph import StepGraph
 from celosia.sw.training.groups import Groups
 from celosia.sw.training.learner import Learner
@@ -28,12 +30,16 @@ from celosia.sw.training.state import State
 #: Elements of a matrix of weights that is not divided into blocks of columns.
 _BLOCK = 1 << 14
 
+#: Images of one run of an inference.
+_INFERENCE_BATCH = 64
 
-class GraphTrainer(EpochTrainer):
+
+class GraphTrainer:
     """Trains a network by step graphs.
 
     - ``network``: in real numbers. ``exponent``: of the images.
-    - ``config``, ``device``, ``options``, ``seed``: see ``EpochTrainer``.
+    - ``config``: the core. ``device``: its name. ``options``: those of ``open_cores``.
+    - ``seed``: of order and noise.
     - ``batch``: images of a step. ``epochs``: of the whole training.
     - ``last``: layers that train, counted from the end; all with None. ``loss``: see ``Learner``.
     - ``changes``: of the images, at random: see ``augmented``.
@@ -58,7 +64,7 @@ class GraphTrainer(EpochTrainer):
         changes: Collection[str] = (),
         dropout: bool = False,
     ) -> None:
-        super().__init__(config, device, options, seed)
+        self.config, self.device_name, self.options, self.seed = config, device, options, seed
         if not config.activation_weights:
             requirement = "wanted a core with activation_weights=true"
             raise InputError(f"training: {requirement}, got {config.name}")
@@ -136,7 +142,7 @@ class GraphTrainer(EpochTrainer):
     def drawn(
         self, state: State, device: Learner, training: Images
     ) -> Iterator[list[tuple[int, np.ndarray, np.ndarray]]]:
-        """Yield number, images and labels of the step of each core: see ``EpochTrainer``."""
+        """Yield number, images and labels of a step for each core, to the end of the epoch."""
         self.total = self.epochs * self.steps(training)
         self.variance = float(np.var(training.labels, axis=0).mean())
         epoch, order = state.epoch, batches.order(self.seed, state.epoch, len(training))
@@ -154,6 +160,7 @@ class GraphTrainer(EpochTrainer):
             yield some
 
     def _step(self, state: State, device: Learner, some: Sequence[Any]) -> None:
+        """Run a step on one core for each batch, and count the images that the logits had right."""
         numbers, *parts = zip(*some, strict=True)
         images, labels = (np.concatenate(arrays) for arrays in parts)
         before, keys = device.cycles, [(state.epoch, number) for number in numbers]
@@ -171,3 +178,53 @@ class GraphTrainer(EpochTrainer):
     def file(self, weights: list[np.ndarray], shifts: Mapping[str, int]) -> bytes:
         """Return the ``.tflite`` file of the network with some weights and shifts."""
         return self.learner.file(weights, shifts)
+
+    def epoch(
+        self, state: State, device: Learner, training: Images, after: Callable[[State, int], None]
+    ) -> None:
+        """Train from the next step of a state to the end of its epoch.
+
+        ``after``: called with the number of steps that were done at once; the weights of the state
+        are then older ones, unless it calls ``fetch``.
+        """
+        steps = self.steps(training)
+        for some in self.drawn(state, device, training):
+            self._step(state, device, some)
+            state.step += len(some)
+            state.steps += len(some)
+            if ends_point(state.step, len(some), steps):
+                passed = state.epoch + state.step / steps
+                state.curve.append((passed, state.right / state.seen))
+                state.right = state.seen = 0
+            after(state, len(some))
+        state.epoch, state.step = state.epoch + 1, 0
+        self.fetch(state, device)
+
+    def steps(self, training: Images) -> int:
+        """Return the steps of an epoch."""
+        return len(training) // self.batch
+
+    def accuracy(
+        self, weights: list[np.ndarray], shifts: Mapping[str, int], images: Images
+    ) -> float:
+        """Return the ``share`` of images that the exported file has right, on the device."""
+        batch = min(_INFERENCE_BATCH, len(images))
+        program = compile_graph(load(self.file(weights, shifts)), self.config, batch)
+        with open_session(program, device=self.device_name, **self.options) as session:
+            (scores,) = session.run([images.images.reshape(-1, *program.inputs[0].shape)])
+        (port,) = program.outputs
+        real = (scores.reshape(len(images), -1) - float(port.zero_point)) * (port.scale or 1)
+        if images.labels.ndim == 1 and real.shape[1] == 1:
+            # Logits have the zero point 0, probabilities -128.
+            real = np.concatenate([np.full_like(real, 0.5 * (port.zero_point < 0)), real], 1)
+        return share(real, images.labels)
+
+    def validate(self, state: State, validation: Images) -> float:
+        """Measure a state at the end of an epoch; keep its weights if they are the best."""
+        shifts = state.calibration.shifts
+        accuracy = self.accuracy(state.weights, shifts, validation)
+        if accuracy > state.best_accuracy or not state.best:
+            state.best = [array.copy() for array in state.weights]
+            state.best_shifts = dict(shifts)
+        state.validations.append((float(state.epoch), accuracy))
+        return accuracy

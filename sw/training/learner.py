@@ -8,7 +8,7 @@ import numpy as np
 from celosia.hw.arch.config import PARAMETER_BYTES
 from celosia.sw.ir.graph import Graph
 from celosia.sw.layers.channel import CHANNEL, LEFT, MULTIPLIER
-from celosia.sw.layers.weight_bytes import MOST
+from celosia.sw.layers.weight_bytes import MOST, limited
 from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.training import batches
 from celosia.sw.training.balance import Aims, is_fresh, least_deviation
@@ -18,7 +18,6 @@ from celosia.sw.training.deployed import tflite_of
 from celosia.sw.training.graph import STEPS, StepGraph, calibrated, step_graph
 from celosia.sw.training.measures import cross_entropy, share, softmax
 from celosia.sw.training.state import State
-from celosia.sw.training.weights import limited
 
 #: Share of right calibration images below which first weights are balanced, if they are fresh.
 _BALANCED_SHARE = 0.5

@@ -5,43 +5,81 @@ in float32, on the same images, batches and epochs with halved updates, and with
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
-
-from training_reference import patches
-
 from celosia.sw import data
+from celosia.sw.layers.step import IMAGE_EXPONENT
 from celosia.sw.layers.weight_bytes import MOST
 from celosia.sw.training import batches
 from celosia.sw.training.epochs import Images, split
-from celosia.sw.training.networks import NETWORKS
-from celosia.sw.training.scheme import Conv, Dense, Layer, TrainableNetwork
+from celosia.sw.training.origin import integers
 
+#: Images of a step.
+BATCH = 32
 #: Images of one forward pass.
 _AT_ONCE = 200
 
 
-class Mlp(NamedTuple):
-    """Network without convolutions, with the fields of ``TrainableNetwork`` that are read here."""
+class Dense(NamedTuple):
+    """A matrix product; ReLU follows but for the last layer."""
 
-    name: str = "mnist_mlp"
-    dataset: str = "mnist"
-    layers: tuple[Layer, ...] = tuple(
-        Dense(inputs=inputs, outputs=outputs, shift=0, update_shift=0, spread=0.0)
-        for inputs, outputs in ((784, 128), (128, 10))
-    )
-    batch: int = 32
-    halvings: tuple[int, ...] = (5, 7)
+    rows: int
+    outputs: int
 
 
-MLP = Mlp()
-Network = Mlp | TrainableNetwork
+class Conv(NamedTuple):
+    """A convolution of square images, ReLU, and the maxima of windows of two by two."""
+
+    side: int
+    inputs: int
+    outputs: int
+    kernel: int
+    padding: int = 0
+    pool: int = 2
+
+    @property
+    def pooled(self) -> int:
+        """Rows and columns of the results."""
+        return (self.side - self.kernel + 1 + 2 * self.padding) // self.pool
+
+    @property
+    def rows(self) -> int:
+        """Rows of the matrix of weights."""
+        return self.kernel**2 * self.inputs
+
+
+Layer = Dense | Conv
+
+
+class Network(NamedTuple):
+    """Layers; updates are halved before some epochs, counted from 0."""
+
+    dataset: str
+    layers: tuple[Layer, ...]
+    halvings: tuple[int, ...] = (1, 2)
+
+
+NETWORKS = {
+    "mnist_mlp": Network("mnist", (Dense(784, 128), Dense(128, 10)), (5, 7)),
+    "mnist_cnn_5x5": Network(
+        "mnist",
+        (Conv(28, 1, 32, 5, 2), Conv(14, 32, 64, 5, 2), Dense(3136, 128), Dense(128, 10)),
+    ),
+    "mnist_cnn_3x3": Network(
+        "mnist", (Conv(28, 1, 32, 3), Conv(13, 32, 64, 3), Dense(1600, 128), Dense(128, 10))
+    ),
+    "fashion_cnn": Network("fashion-mnist", (Conv(28, 1, 64, 3), Dense(10816, 10))),
+}
+
+
+def patches(images: np.ndarray, kernel: int, padding: int) -> np.ndarray:
+    """Return the pixels under the kernel: ``(batch, height, width, kernel, kernel, channels)``."""
+    padded = np.pad(images, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (1, 2))
+    return windows.transpose(0, 1, 2, 4, 5, 3)
 
 
 def convolved(layer: Conv, matrix: np.ndarray, images: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -50,8 +88,9 @@ def convolved(layer: Conv, matrix: np.ndarray, images: np.ndarray) -> tuple[np.n
     Shapes ``(batch * pixels, rows)``, ``(batch, height, pool, width, pool, outputs)``, ``(batch,
     height, width, outputs)``.
     """
-    (height, width), pool = layer.pooled, layer.pool
-    images = images.reshape(-1, layer.height, layer.width, layer.inputs)
+    height = width = layer.pooled
+    pool = layer.pool
+    images = images.reshape(-1, layer.side, layer.side, layer.inputs)
     found = patches(images, layer.kernel, layer.padding)[:, : height * pool, : width * pool]
     taps = found.reshape(-1, layer.rows)
     results = np.maximum(taps @ matrix, 0)
@@ -86,10 +125,10 @@ def before_maxima(error: np.ndarray, results: np.ndarray, maxima: np.ndarray) ->
 def before_conv(layer: Conv, matrix: np.ndarray, error: np.ndarray) -> np.ndarray:
     """Return the errors of the inputs of a convolution, shape ``(batch, values)``."""
     kernel, least = layer.kernel, layer.kernel - 1 - layer.padding
-    height, width = (each * layer.pool for each in layer.pooled)
+    height = width = layer.pooled * layer.pool
     error = error.reshape(-1, height, width, layer.outputs)
-    sides = layer.height + kernel - 1, layer.width + kernel - 1
-    whole = np.zeros((len(error), *sides, layer.outputs), np.float32)
+    side = layer.side + kernel - 1
+    whole = np.zeros((len(error), side, side, layer.outputs), np.float32)
     whole[:, least : least + height, least : least + width] = error
     turned = matrix.reshape(kernel, kernel, layer.inputs, layer.outputs)[::-1, ::-1]
     turned = turned.transpose(0, 1, 3, 2).reshape(-1, layer.inputs)
@@ -134,6 +173,11 @@ def share(layers: Sequence[Layer], weights: list[np.ndarray], images: Images) ->
     return right / len(images)
 
 
+def pixels(images: np.ndarray) -> np.ndarray:
+    """Return images of bytes as a step takes them: int8 of 0 to 127, shape ``(N, pixels)``."""
+    return integers(images.reshape(len(images), -1) / np.float32(255), IMAGE_EXPONENT)
+
+
 def scaled(images: np.ndarray) -> np.ndarray:
     return images.astype(np.float32) / MOST
 
@@ -142,9 +186,9 @@ def train(network: Network, dataset: str, epochs: int, rate: float, seed: int) -
     """Train, print the accuracy of each epoch, and return that on the test images."""
     layers = network.layers
     images, labels = data.load(dataset, "train")
-    training, validation = split(batches.pixels(images), labels, seed)
+    training, validation = split(pixels(images), labels, seed)
     images, labels = data.load(dataset, "test")
-    test = Images(batches.pixels(images), labels)
+    test = Images(pixels(images), labels)
     source = batches.generator(seed, batches.WEIGHTS)
     weights = [
         source.normal(0, (2 / x.rows) ** 0.5, (x.rows, x.outputs)).astype(np.float32)
@@ -154,8 +198,8 @@ def train(network: Network, dataset: str, epochs: int, rate: float, seed: int) -
     for epoch in range(epochs):
         now = rate / 2 ** sum(epoch >= first for first in network.halvings)
         shuffled = batches.order(seed, epoch, len(training))
-        for first in range(0, len(training) - network.batch + 1, network.batch):
-            chosen = shuffled[first : first + network.batch]
+        for first in range(0, len(training) - BATCH + 1, BATCH):
+            chosen = shuffled[first : first + BATCH]
             some = scaled(training.images[chosen]), training.labels[chosen]
             step(layers, weights, *some, now)
         accuracy = share(layers, weights, validation)
@@ -167,13 +211,13 @@ def train(network: Network, dataset: str, epochs: int, rate: float, seed: int) -
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("network", choices=[MLP.name, *NETWORKS])
+    parser.add_argument("network", choices=NETWORKS)
     parser.add_argument("--dataset", choices=data.DATASETS)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--rate", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    network = MLP if given.network == MLP.name else NETWORKS[given.network]
+    network = NETWORKS[given.network]
     dataset = given.dataset or network.dataset
     accuracy = train(network, dataset, given.epochs, given.rate, given.seed)
     print(f"rate {given.rate}: {accuracy:.2%} of the test images")

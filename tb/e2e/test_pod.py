@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from training_steps import core
 
 from celosia.hw.arch.pod import PodConfig
+from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import Control, Status
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.driver.device import DeviceError
@@ -24,7 +24,9 @@ COUNT = 11
 @pytest.fixture(scope="module")
 def program() -> Program:
     # A core of whose pod other tests train.
-    return compile_graph(load(model_path("mnist_mlp")), core("nano,weight_tiles=1024"), 2)
+    return compile_graph(
+        load(model_path("mnist_mlp")), preset("nano,weight_tiles=1024,activation_weights=true"), 2
+    )
 
 
 @pytest.fixture

@@ -1,1 +1,0 @@
-"""Program of a training step: addresses, constants, instructions."""

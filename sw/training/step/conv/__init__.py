@@ -1,1 +1,0 @@
-"""Convolutions of a training step: geometry, addresses, and the phases of their instructions."""
