@@ -67,9 +67,14 @@ def images_of(program: Program, graph: Graph, values: dict[int, np.ndarray]) -> 
 
 
 def require_equal(
-    step: StepGraph, name: str, seed: int, device: str = "machine", parts: Graph | None = None
+    step: StepGraph,
+    name: str,
+    seed: int,
+    device: str = "machine",
+    parts: Graph | None = None,
+    steps: int = 3,
 ) -> Program:
-    """Compare three steps with the reference; return their program.
+    """Compare some steps with the reference; return their program.
 
     ``parts``: graph of the same step in groups of images, which is compiled instead.
     """
@@ -77,7 +82,7 @@ def require_equal(
     program = compile_steps(parts or graph, preset(f"{name},activation_weights=true")).program
     values = contents(step, rng)
     with open_session(program, device=device) as session:
-        for _ in range(3):
+        for _ in range(steps):
             values |= {n: v for n, v in contents(step, rng).items() if n in graph.inputs}
             expected = reference.evaluate(graph, values)
             (logits,) = session.run(images_of(program, graph, values))

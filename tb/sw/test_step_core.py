@@ -29,7 +29,7 @@ MLP_CYCLES = 62_822
 SMALL_ARRAY = "nano,rows=8,columns=8,weight_tiles=128,unified_bytes=65536"
 
 #: Cycles of a step of LeNet-5 with a batch of 4, about.
-LENET_CYCLES = 176_000
+LENET_CYCLES = 150_000
 
 
 def step(sizes: tuple[int, ...], seed: int, most: int, batch: int = BATCH) -> StepGraph:
