@@ -10,7 +10,7 @@ from amaranth.lib import data
 
 from celosia.hw.lib.comparison import above, below
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.fanout import data_registers
+from celosia.hw.lib.fanout import COPY, data_registers
 from celosia.hw.memory.run_start import RunStart, add_rows
 
 
@@ -87,7 +87,8 @@ class LongRuns(Component):
             ]
 
         ahead = Signal(self.count_bits, reset_less=True)
-        near = Signal(reset_less=True)
+        # Two equal registers: `close` is for the lanes.
+        near, close = (Signal(name=n, reset_less=True, attrs=COPY) for n in ("near", "close"))
         inside = Signal(lanes, reset_less=True)
         ends = Signal(reset_less=True)
         within = Signal(lanes, reset_less=True)
@@ -95,7 +96,7 @@ class LongRuns(Component):
         # with it, without waiting for `less`.
         onward = Signal(self.count_bits)
         low = Mux(
-            near,
+            close,
             Cat(onward[:bits], onward[bits:].any()),
             Cat(ahead[:bits], ahead[bits + 1 :].any()),
         )
@@ -108,7 +109,7 @@ class LongRuns(Component):
             m.d.sync += [
                 shorter.eq(first_shorter),
                 ahead.eq(second),
-                near.eq(~above(second, lanes)),
+                *(flag.eq(~above(second, lanes)) for flag in (near, close)),
                 inside.eq(below(second, lanes)),
                 ends.eq(first_ends),
                 within.eq(first_within),
@@ -116,9 +117,12 @@ class LongRuns(Component):
         with m.Elif(self.advance):
             m.d.sync += [
                 ahead.eq(Mux(near, onward, less(ahead))),
-                near.eq(~Mux(near, above(onward, lanes), above(ahead, 2 * lanes))),
+                *(
+                    flag.eq(~Mux(near, above(onward, lanes), above(ahead, 2 * lanes)))
+                    for flag in (near, close)
+                ),
                 inside.eq(below(low, lanes)),
-                ends.eq(near),
+                ends.eq(close),
                 within.eq(inside),
             ]
         return m
@@ -319,7 +323,10 @@ class Runs(_Runs):
         rows, rows_more = (
             Signal(self.row_bits, name=n, reset_less=True) for n in ("rows", "rows_more")
         )
-        enters = Signal(lanes, reset_less=True)
+        # Two equal registers: `more` selects what each lane adds to its rows.
+        enters, more = (
+            Signal(lanes, name=n, reset_less=True, attrs=COPY) for n in ("enters", "more")
+        )
         with m.If(self.restart):
             m.d.sync += [
                 held_long.eq(prepared_long),
@@ -329,7 +336,10 @@ class Runs(_Runs):
                 rows.eq(first.step_skip),
                 rows_more.eq(first.step_skip_more),
                 skip.eq(first.skip),
-                enters.eq(Mux(prepared_long, long.enters_first, prepared_enters)),
+                *(
+                    flags.eq(Mux(prepared_long, long.enters_first, prepared_enters))
+                    for flags in (enters, more)
+                ),
             ]
         for i in range(lanes):
             remainder = Signal(bits, name=f"remainder_{i}", reset_less=True)
@@ -339,7 +349,10 @@ class Runs(_Runs):
             with m.Elif(self.advance):
                 m.d.sync += [
                     remainder.eq(after),
-                    enters[i].eq(Mux(held_long, long.enters_next[i], after >= limit)),
-                    skip[i].eq(add_rows(skip[i], Mux(enters[i], rows_more, rows))),
+                    *(
+                        flags[i].eq(Mux(held_long, long.enters_next[i], after >= limit))
+                        for flags in (enters, more)
+                    ),
+                    skip[i].eq(add_rows(skip[i], Mux(more[i], rows_more, rows))),
                 ]
         return m

@@ -18,15 +18,20 @@ from celosia.hw.lib.skid_buffer import FAR, link
 from celosia.hw.sequencer.fetch import WORD
 
 #: Word after its check, with the index of its instruction, its error, and the bit of its unit.
+#: ``good``: there is no error. What decides where the word goes comes first, see ``DIRECT``.
 CHECKED = data.StructLayout(
     {
-        "bits": unsigned(8 * WORD_BYTES),
-        "index": unsigned(streams.INDEX_BITS),
-        "error": isa.Error,
         "units": unsigned(len(isa.Unit)),
         "go": 1,
+        "good": 1,
+        "error": isa.Error,
+        "bits": unsigned(8 * WORD_BYTES),
+        "index": unsigned(streams.INDEX_BITS),
     }
 )
+
+#: Bits of ``units``, ``go`` and ``good``: they reach all queues, directly from registers.
+DIRECT = CHECKED["error"].offset
 
 #: Lower bits of a code, which tell apart the codes of a group: opcodes, or registers of one unit.
 _MEMBER_BITS = 4
@@ -243,7 +248,7 @@ class Check(Component):
         # With skid buffers, neither the memory of the fetch nor a queue that is full reaches a
         # register of the table or of the comparisons.
         m.submodules.first = first = link(WORD, skid=self.config.skid)
-        m.submodules.last = last = link(CHECKED, skid=self.config.skid, block=FAR)
+        m.submodules.last = last = link(CHECKED, skid=self.config.skid, block=FAR, direct=DIRECT)
         wiring.connect(m, wiring.flipped(self.i), first.i)
         wiring.connect(m, last.o, wiring.flipped(self.o))
         valid = Signal()
@@ -285,10 +290,12 @@ class Check(Component):
             ),
         ]
         checked = last.i.payload
+        verdict = self._verdict(held, entry, wrong)
         m.d.comb += [
             checked.bits.eq(held.bits),
             checked.index.eq(self.index),
-            checked.error.eq(self._verdict(held, entry, wrong)),
+            checked.error.eq(verdict),
+            checked.good.eq(verdict == isa.Error.NONE),
             checked.units.eq(entry.units),
             checked.go.eq(entry.go),
         ]

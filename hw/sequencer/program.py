@@ -82,7 +82,7 @@ class ProgramReader(Component):
         # A cycle late, after the last word has left.
         m.d.sync += ran_out.eq(fetch.exhausted & check.empty & ~self.begin)
         m.d.sync += length.eq(Mux(self.length[LENGTH_BITS:].any(), 0, self.length))
-        good = word.error == isa.Error.NONE
+        good = word.good
         bad = Signal()
         m.d.comb += [
             fetch.begin.eq(self.begin),

@@ -15,19 +15,20 @@ from celosia.hw.vector.task import Launch, VectorSizes, lane_mask
 def task_read(sizes: VectorSizes) -> data.StructLayout:
     """Return the layout of one read.
 
-    ``address``, ``skip``, ``mask``: as in ``streams.unified_read``; the address is a row of the
-    accumulators if the task reads those. ``first``, ``last``: of its window. ``groups_last``:
-    groups, less one. ``outside``: the address is past the end of the memory.
+    ``first``, ``last``: of its window. ``groups_last``: groups, less one. ``outside``: the address
+    is past the end of the memory. ``address``, ``skip``, ``mask``: as in ``streams.unified_read``;
+    the address is a row of the accumulators if the task reads those.
     """
+    # What the decision to issue a read depends on comes first.
     return data.StructLayout(
         {
-            "address": sizes.address_bits,
-            "skip": data.ArrayLayout(sizes.row_bits, sizes.lanes),
-            "mask": sizes.rows,
             "first": 1,
             "last": 1,
             "groups_last": range(sizes.column_groups),
             "outside": 1,
+            "address": sizes.address_bits,
+            "skip": data.ArrayLayout(sizes.row_bits, sizes.lanes),
+            "mask": sizes.rows,
         }
     )
 
@@ -133,7 +134,10 @@ class ReadAddresses(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
-        m.submodules.register = register = link(self.o.payload.shape(), skid=sizes.skid, block=FAR)
+        layout = task_read(sizes)
+        m.submodules.register = register = link(
+            layout, skid=sizes.skid, block=FAR, direct=layout["address"].offset
+        )
         taken = Signal()
         wiring.connect(m, register.o, wiring.flipped(self.o))
         loops, runs = self._loops(m, taken, self.running & register.space)

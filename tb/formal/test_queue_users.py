@@ -25,12 +25,14 @@ NANO = preset("nano")
 MOVES = preset("nano,links=skid,activation_weights=true")
 
 
-def _link(spec, path, width, *, config, block=None):
+def _link(spec, path, width, *, config, block=None, direct=0):
     """Return what a link of the check holds."""
     valid = spec.see(f"{path}.o__valid", 1)
-    held = (Pair if config.skid else Single)(spec, path, width=width, valid=valid)
-    if isinstance(held, Pair) and block:
-        for bit in range(block, width, block):
+    if not config.skid:
+        return Single(spec, path, width=width, valid=valid)
+    held = Pair(spec, path, width=width, valid=valid, direct=direct)
+    if block:
+        for bit in range(direct + block, width, block):
             copies = [spec.see(f"{path}.{name}_{bit}", 1) for name in ("valid", "full", "front")]
             spec.claim(f"copies of bit {bit}", Cat(*copies) == Cat(valid, held.full, held.turn))
     return held
@@ -82,7 +84,9 @@ def check_spec(module=check, config=MOVES):
     dut = spec.open("dut", module.Check(config=config))
     word = Value.cast(dut.i.payload)
     first = _link(spec, "dut.first", len(word), config=config)
-    last = _link(spec, "dut.last", check.CHECKED.size, config=config, block=FAR)
+    last = _link(
+        spec, "dut.last", check.CHECKED.size, config=config, block=FAR, direct=check.DIRECT
+    )
     # Words in the first link, in the register of the table, and in the last link.
     inside, middle = Signal(), Signal.like(word)
     count, taps = Signal(streams.INDEX_BITS), Signal(VALUE_BITS, init=1)
@@ -141,6 +145,7 @@ def _checked_claims(spec, config, there, result, shown, opcodes, *, name):
     known = {register.code for registers in REGISTERS.values() for register in registers}
     spec.claim(f"{name}word", ~there | (result.bits == word[:-1]))
     spec.claim(f"{name}index", ~there | (result.index == index))
+    spec.claim(f"{name}good", ~there | (result.good == (result.error == isa.Error.NONE)))
     spec.claim(f"{name}refused", ~there | ((result.error == isa.Error.BUS) == word[-1]))
     good = ~there | (result.error != isa.Error.NONE)
     wrong = [
