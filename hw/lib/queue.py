@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 
@@ -113,6 +114,8 @@ class RegisteredFIFO(Component):
         Bits of an entry.
     depth : int
         Entries in the memory, at least 2. Never push into a queue that holds so many.
+    copies, shared : int
+        Further copies of ``r_rdy`` and of the first ``shared`` bits of ``r_data``.
 
     Members
     -------
@@ -120,6 +123,8 @@ class RegisteredFIFO(Component):
         An entry is pushed.
     r_en, r_data, r_rdy : In(1), Out(width), Out(1)
         The oldest entry leaves if there is one.
+    heads : Out(ArrayLayout(shared + 1, copies))
+        The copies: ``r_rdy``, then bits of ``r_data``.
 
     Timing
     ------
@@ -127,19 +132,34 @@ class RegisteredFIFO(Component):
     two cycles later after others.
     """
 
-    def __init__(self, *, width: int, depth: int) -> None:
+    def __init__(self, *, width: int, depth: int, copies: int = 0, shared: int = 0) -> None:
+        self.copies = copies
+        self.shared = shared
         self.memory = EagerFIFO(width=width, depth=depth)
         self.w_en = In(1)
         self.w_data = In(width)
         self.r_en = In(1)
         self.r_data = Out(width)
         self.r_rdy = Out(1)
+        self.heads = Out(data.ArrayLayout(shared + 1, copies))
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.memory = memory = self.memory
-        [oldest] = data_registers(m, self.r_data)
+        [oldest] = data_registers(m, self.r_data, attrs=COPY)
+        ready = Signal(attrs=COPY)
+        heads = [
+            (
+                Signal(name=f"ready_{n}", attrs=COPY),
+                Signal(self.shared, name=f"head_{n}", attrs=COPY, reset_less=True),
+            )
+            for n in range(self.copies)
+        ]
+        m.d.comb += [
+            self.r_rdy.eq(ready),
+            *(self.heads[n].eq(Cat(head)) for n, head in enumerate(heads)),
+        ]
         # Not shared with other queues that get the same word.
         newest = Signal.like(self.w_data, reset_less=True, attrs=COPY)
         pushed = Signal()
@@ -153,9 +173,10 @@ class RegisteredFIFO(Component):
             memory.w_data.eq(newest),
             memory.r_en.eq(moved),
         ]
+        following = Mux(memory.r_rdy, memory.r_data, newest)
         with m.If(moved):
             m.d.sync += [
-                self.r_rdy.eq(memory.r_rdy | (pushed & empty)),
-                oldest.eq(Mux(memory.r_rdy, memory.r_data, newest)),
+                *(r.eq(memory.r_rdy | (pushed & empty)) for r in (ready, *(r for r, _ in heads))),
+                *(bits.eq(following) for bits in (oldest, *(bits for _, bits in heads))),
             ]
         return m

@@ -16,8 +16,13 @@ QUEUED = data.StructLayout(
 )
 
 
-#: Registers that share one copy of ``restore``.
+#: Registers that share one copy of ``restore``, of the code of the word, and of the state.
 SHARE = 8
+
+
+def groups(unit: isa.Unit) -> int:
+    """Return the groups of ``SHARE`` registers of a unit."""
+    return -(-len(REGISTERS[unit]) // SHARE)
 
 
 def is_go(unit: isa.Unit, code: Value) -> Value:
@@ -39,6 +44,9 @@ class Command(Component):
     -------
     i : In(stream of unsigned(32))
         Words of this unit, in order. Taken while no instruction is offered.
+    heads : In(ArrayLayout(CODE_BITS + 1, groups))
+        For each group of registers ``i.valid``, then the code of ``i.payload``: from registers of
+        its own.
     restore : In(1)
         Gives the registers the defaults of their fields, and drops the instruction.
     o : Out(stream of ``streams.issued``)
@@ -56,6 +64,7 @@ class Command(Component):
         self.unit = unit
         opcodes = [opcode for opcode, owner in isa.UNITS.items() if owner is unit]
         self.i = In(stream.Signature(unsigned(8 * WORD_BYTES)))
+        self.heads = In(data.ArrayLayout(CODE_BITS + 1, groups(unit)))
         self.o = Out(stream.Signature(streams.issued(*opcodes)))
         self.restore = In(1)
         super().__init__()
@@ -67,25 +76,30 @@ class Command(Component):
         fields = isa.UNIT_LAYOUTS[self.unit](self.o.payload.fields.as_value())
         opcode = Signal(isa.Opcode.as_shape().width, reset_less=True)
         wait = Signal(SEMAPHORES, reset_less=True)
+        # An instruction is offered: a copy for each group, and one for the rest.
+        offers, *held_offers = [
+            Signal(name=f"offers_{n}", attrs=COPY) for n in range(groups(self.unit) + 1)
+        ]
         m.d.comb += [
-            self.i.ready.eq(~self.o.valid),
+            self.i.ready.eq(~offers),
+            self.o.valid.eq(offers),
             fields.opcode.eq(opcode),
             fields.wait.eq(wait),
         ]
-        taken = self.i.valid & self.i.ready
         parts: dict[str, list[Value]] = {}
         registers = REGISTERS[self.unit]
         restores = [
-            Signal(name=f"restore_{n}", init=1, attrs=COPY)
-            for n in range(-(-len(registers) // SHARE))
+            Signal(name=f"restore_{n}", init=1, attrs=COPY) for n in range(groups(self.unit))
         ]
         for n, register in enumerate(registers):
             width = register_limits(self.config)[register.code].high.bit_length()
             init = register.value({part.field.name: part.field.default for part in register.parts})
             held = Signal(width, name=register.name, init=init, reset_less=True)
-            with m.If(restores[n // SHARE]):
+            group = n // SHARE
+            taken = self.heads[group][0] & ~held_offers[group]
+            with m.If(restores[group]):
                 m.d.sync += held.eq(init)
-            with m.Elif(taken & (code == register.code)):
+            with m.Elif(taken & (self.heads[group][1:] == register.code)):
                 m.d.sync += held.eq(value)
             padded = Cat(held, Const(0, register.width - width))
             at = 0
@@ -95,13 +109,14 @@ class Command(Component):
         for name, values in parts.items():
             m.d.comb += Value.cast(fields[name]).eq(Cat(values))
         m.d.sync += [copy.eq(self.restore) for copy in restores]
+        copies = (offers, *held_offers)
         with m.If(restores[0]):
-            m.d.sync += self.o.valid.eq(0)
-        with m.Elif(self.o.valid):
-            m.d.sync += self.o.valid.eq(~self.o.ready)
+            m.d.sync += [copy.eq(0) for copy in copies]
+        with m.Elif(offers):
+            m.d.sync += [copy.eq(~self.o.ready) for copy in copies]
         with m.Elif(self.i.valid & is_go(self.unit, code)):
             m.d.sync += [
-                self.o.valid.eq(1),
+                *(copy.eq(1) for copy in copies),
                 opcode.eq(code),
                 wait.eq(value),
             ]

@@ -14,7 +14,7 @@ from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.queue import RegisteredFIFO
 from celosia.hw.sequencer.activity import UnitActivity
-from celosia.hw.sequencer.command import QUEUED, Command
+from celosia.hw.sequencer.command import QUEUED, Command, groups
 
 
 class InFlight(Component):
@@ -166,7 +166,9 @@ class Issue(Component):
         # Never full: an instruction has one SET for each register and GO, and the last may lack GO.
         most = (depth + 1) * (len(REGISTERS[self.unit]) + 1)
         word = self.push.payload.bits
-        m.submodules.queue = queue = RegisteredFIFO(width=len(word), depth=most)
+        m.submodules.queue = queue = RegisteredFIFO(
+            width=len(word), depth=most, copies=groups(self.unit), shared=CODE_BITS
+        )
         command = Command(config=self.config, unit=self.unit)
         # The first word of the next program comes later than the defaults.
         m.submodules.command = command
@@ -207,6 +209,7 @@ class Issue(Component):
             command.restore.eq(self.flush),
             command.i.valid.eq(queue.r_rdy),
             command.i.payload.eq(queue.r_data),
+            command.heads.eq(queue.heads),
             queue.r_en.eq(command.i.ready),
             self.instruction.payload.eq(command.o.payload),
             self.instruction.payload.tag.eq(offered),

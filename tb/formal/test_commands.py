@@ -24,6 +24,8 @@ def command_spec(module=command, unit=isa.Unit.LOAD, config=NANO):
     spec = Spec()
     dut = spec.open("dut", module.Command(config=config, unit=unit))
     bits = dut.i.payload
+    head = Cat(dut.i.valid, bits[_CODES])
+    spec.given("heads", Value.cast(dut.heads) == Cat([head] * command.groups(unit)))
     came = dut.i.valid & dut.i.ready
     go = bits[_CODES] < REGISTERS[unit][0].code
     chosen = spec.free("chosen", CODE_BITS, fixed=True)
@@ -41,8 +43,9 @@ def command_spec(module=command, unit=isa.Unit.LOAD, config=NANO):
     spec.given("no word while defaults come", ~restored | ~dut.i.valid)
     with spec.m.If(restored):
         spec.m.d.sync += [was.eq(0), complete.eq(0)]
-    for copy in range(-(-len(REGISTERS[unit]) // command.SHARE)):
+    for copy in range(command.groups(unit)):
         spec.claim(f"copy {copy}", spec.see(f"dut.restore_{copy}", 1) == restored)
+        spec.claim(f"state {copy}", spec.see(f"dut.offers_{copy + 1}", 1) == dut.o.valid)
     fields = isa.UNIT_LAYOUTS[unit](dut.o.payload.fields.as_value())
     for register in REGISTERS[unit]:
         limit = register_limits(config)[register.code].high
@@ -76,11 +79,11 @@ def test_command(unit, config):
 
 
 @changes(
-    ("code == register.code", "code == register.code + 1", "external"),
+    ("[1:] == register.code", "[1:] == register.code + 1", "external"),
     ("init=init", "init=0", "rows"),
     ("padded[at : at + size]", "padded[:size]", "first"),
     ("wait.eq(value)", "wait.eq(value[1:])", "wait"),
-    ("self.o.valid.eq(~self.o.ready)", "self.o.valid.eq(0)", "offered when whole"),
+    ("[copy.eq(~self.o.ready)", "[copy.eq(0)", "offered when whole"),
 )
 def test_command_broken(right, wrong, claim):
     refuted(command_spec(broken_module(command, right, wrong)), claim, depth=8)

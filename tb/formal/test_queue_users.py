@@ -171,7 +171,7 @@ def issue_spec(module=None):
     bits = dut.push.payload.bits
     queue = Registered(spec, "dut.queue", width=len(bits), depth=2 * (depth + 1))
     # What becomes of words after the queue is claimed in ``test_commands``.
-    whole = spec.see("dut.command.o__valid", 1)
+    whole = spec.see("dut.command.offers_0", 1)
     word = queue.front
     first = REGISTERS[unit][0].code
     go, went = bits[_CODES] < first, word[_CODES] < first
