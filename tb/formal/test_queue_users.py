@@ -173,6 +173,8 @@ def issue_spec(module=None):
     # What becomes of words after the queue is claimed in ``test_commands``.
     whole = spec.see("dut.command.offers_0", 1)
     word = queue.front
+    head = Cat(spec.see("dut.queue.ready_0", 1), spec.see("dut.queue.head_0", CODE_BITS))
+    spec.claim("head", head == Cat(queue.ready, word[_CODES]))
     first = REGISTERS[unit][0].code
     go, went = bits[_CODES] < first, word[_CODES] < first
     pushed = dut.push.valid & dut.push.ready

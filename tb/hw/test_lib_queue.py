@@ -53,7 +53,7 @@ def test_one_entry_is_too_few():
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.8, 1.0])
 async def test_registered_keeps_the_order_and_its_time(share, rng):
     depth = 9
-    dut = RegisteredFIFO(width=8, depth=depth)
+    dut = RegisteredFIFO(width=8, depth=depth, copies=2, shared=3)
     inside, waits = [], set()
     ctx = await simulation(dut)
     ends = filling = 0
@@ -67,6 +67,8 @@ async def test_registered_keeps_the_order_and_its_time(share, rng):
         data = int(rng.integers(256))
         drive(ctx, dut, w_en=int(pushes), w_data=data, r_en=int(pops))
         ready = ctx.get(dut.r_rdy)
+        head = ready | (ctx.get(dut.r_data) & 7) << 1
+        assert [ctx.get(copy) for copy in dut.heads] == 2 * [head]
         if not ready and inside:
             waits.add(cycle - inside[0][1])
         if ready:
