@@ -290,12 +290,11 @@ class Check(Component):
             ),
         ]
         checked = last.i.payload
-        verdict = self._verdict(held, entry, wrong)
         m.d.comb += [
             checked.bits.eq(held.bits),
             checked.index.eq(self.index),
-            checked.error.eq(verdict),
-            checked.good.eq(verdict == isa.Error.NONE),
+            checked.error.eq(self._verdict(held, entry, wrong)),
+            checked.good.eq(entry.units.any() & ~held.error & ~wrong),
             checked.units.eq(entry.units),
             checked.go.eq(entry.go),
         ]
