@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import step_reference as reference
-from float_networks import Layers
+from float_networks import Layers, network
 from step_inputs import contents, shift_of
 from step_sessions import CORES, images_of, lenet, require_equal, state_of
 
@@ -181,6 +181,14 @@ CONVOLUTIONS: dict[str, list[dict[str, Any]]] = {
     "narrow": [{"outputs": 5, "kernel": (1, 1)}, {"outputs": 7, "kernel": (3, 1)}],
     "wide": [{"outputs": 5, "bias": False}, {"outputs": 33, "activation": "RELU6"}],
 }
+
+
+@pytest.mark.parametrize("name", ["dense", "maximum"])
+@pytest.mark.parametrize("core", ["edge,columns=8", "edge,columns=32,lanes=16"])
+def test_arrays_that_are_not_square(core: str, name: str, seed: int) -> None:
+    """Parameters that shift sums in place are those of a tile, not of all columns."""
+    step = step_graph(network(name, seed), BATCH, shift_of, most=64)
+    assert not require_equal(step, core, seed).host
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)

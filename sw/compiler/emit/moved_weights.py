@@ -4,6 +4,7 @@ from celosia.hw.arch.isa import Instruction, Opcode, Space
 from celosia.sw.compiler.emit.access import Step, span
 from celosia.sw.compiler.emit.addressing import Addressing, loops
 from celosia.sw.compiler.emit.vector import vector
+from celosia.sw.compiler.layout.scratch import tile_columns
 from celosia.sw.compiler.schedule.actions import MoveWeights, MultiplyMoved, Region, SpreadSums
 from celosia.sw.layers.grids import Addend, Reads
 from celosia.sw.layers.spec import DynamicProduct, Range
@@ -70,17 +71,18 @@ def spread_sums(about: Addressing, action: SpreadSums, slot: int) -> Step:
     layer = about.network.layers[action.layer]
     assert isinstance(layer, DynamicProduct)
     base = action.half * about.config.accumulator_depth
+    # Passes add to all columns, but results have those of a tile alone.
+    columns = tile_columns(about.config) if action.each else about.config.columns
     return vector(
         about,
         action.layer,
         (about.half(action.half, writes=True),),
         slot,
         layer.scalings[1],
-        each=about.config.columns if action.each else 0,
+        each=columns if action.each else 0,
         source=Space.ACCUMULATORS,
         destination=Space.ACCUMULATORS,
-        # Passes add to all columns.
-        channels=about.config.columns,
+        channels=columns,
         source_base=base + action.row,
         **loops((1, 1, action.rows), (0, 0, int(action.each)), "source_"),
         destination_base=base + action.accumulator,
