@@ -96,13 +96,20 @@ def unbiased(layers: Layers) -> None:
     layers.dense(4, bias=False)
 
 
+def linear(layers: Layers) -> None:
+    """Errors that a dense layer stores are loaded to grids."""
+    layers.conv(4, activation="NONE", bias=False)
+    layers.conv(20, activation="NONE")
+    layers.dense(4)
+
+
 def built(build: Callable[[Layers], None], seed: int, batch: int = BATCH) -> StepGraph:
     layers = Layers((7, 6, 2), seed)
     build(layers)
     return step_graph(layers.graph(), batch, shift_of, most=512)
 
 
-@pytest.mark.parametrize("build", [depthwise, joined_twice, wide, unbiased])
+@pytest.mark.parametrize("build", [depthwise, joined_twice, wide, unbiased, linear])
 @pytest.mark.parametrize("groups", GROUPS)
 def test_more_groups_run_on_the_core(build: Callable[[Layers], None], groups: Groups, seed) -> None:
     step = built(build, seed)
@@ -123,7 +130,7 @@ def test_results_are_written_to_grids(core: str, seed: int) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("build", [depthwise, joined_twice, wide, unbiased])
+@pytest.mark.parametrize("build", [depthwise, joined_twice, wide, unbiased, linear])
 def test_groups_on_the_rtl(build: Callable[[Layers], None], seed: int, verilator: None) -> None:
     step = built(build, seed, 4)
     require_equal(step, "transformer", seed, "rtl", parts=in_groups(step.graph, 4, 2, 2, 2))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from celosia.hw.arch.isa import Instruction, Opcode, Space
-from celosia.sw.compiler.emit.access import Step
+from celosia.sw.compiler.emit.access import Step, span
 from celosia.sw.compiler.emit.addressing import Addressing, loops
 from celosia.sw.compiler.emit.vector import Ends, drain, vector
 from celosia.sw.compiler.schedule.actions import Drain, PoolRegion, Region
@@ -77,6 +77,9 @@ def loaded(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
     grid, rows, length = value.grid, value.image[0], value.image[1] * value.channels
     external = about.placement.external[region.value] + region.samples[0] * value.bytes_per_item
     first = about.address(region) + grid.origin[1] * layout.pixel
+    # Layers may store the images.
+    stored = span("external", False, external, value.bytes_per_item)
+    accesses = about.access(region, writes=True), stored
     for image in range(grid.images):
         load = Instruction(
             Opcode.LOAD,
@@ -87,7 +90,7 @@ def loaded(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
             rows=rows,
             length=length,
         )
-        yield Step(load, (about.access(region, writes=True),), layer)
+        yield Step(load, accesses, layer)
 
 
 def drained(about: Addressing, action: Drain, slot: int, table: int | None) -> Iterator[Step]:
