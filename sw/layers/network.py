@@ -139,3 +139,10 @@ def attached(network: Network, number: int) -> bool:
             for source in layer.sources
         )
     )
+
+
+def end_of_run(network: Network, number: int) -> int:
+    """Return the last layer that runs jointly with a layer."""
+    while number + 1 < len(network.layers) and attached(network, number + 1):
+        number += 1
+    return number

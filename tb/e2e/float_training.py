@@ -128,11 +128,11 @@ def before_conv(layer: Conv, matrix: np.ndarray, error: np.ndarray) -> np.ndarra
     height = width = layer.pooled * layer.pool
     error = error.reshape(-1, height, width, layer.outputs)
     side = layer.side + kernel - 1
-    whole = np.zeros((len(error), side, side, layer.outputs), np.float32)
-    whole[:, least : least + height, least : least + width] = error
+    padded = np.zeros((len(error), side, side, layer.outputs), np.float32)
+    padded[:, least : least + height, least : least + width] = error
     turned = matrix.reshape(kernel, kernel, layer.inputs, layer.outputs)[::-1, ::-1]
     turned = turned.transpose(0, 1, 3, 2).reshape(-1, layer.inputs)
-    around = patches(whole, kernel, 0).reshape(-1, kernel**2 * layer.outputs)
+    around = patches(padded, kernel, 0).reshape(-1, kernel**2 * layer.outputs)
     return (around @ turned).reshape(len(error), -1)
 
 

@@ -171,7 +171,7 @@ def issue_spec(module=None):
     bits = dut.push.payload.bits
     queue = Registered(spec, "dut.queue", width=len(bits), depth=2 * (depth + 1))
     # What becomes of words after the queue is claimed in ``test_commands``.
-    whole = spec.see("dut.command.offers_0", 1)
+    offered = spec.see("dut.command.offers_0", 1)
     word = queue.front
     head = Cat(spec.see("dut.queue.ready_0", 1), spec.see("dut.queue.head_0", CODE_BITS))
     spec.claim("head", head == Cat(queue.ready, word[_CODES]))
@@ -187,13 +187,13 @@ def issue_spec(module=None):
     first_cycle = Signal(init=1)
     spec.m.d.sync += first_cycle.eq(0)
     spec.claim("nor before", spec.see("dut.command.restore_0", 1) == first_cycle)
-    spec.claim("nothing in the first cycle", ~first_cycle | ((queue.level == 0) & ~whole))
+    spec.claim("nothing in the first cycle", ~first_cycle | ((queue.level == 0) & ~offered))
     in_order(
         spec,
         name="words ",
         push=pushed,
         value=bits,
-        pop=queue.ready & ~whole,
+        pop=queue.ready & ~offered,
         front=word,
         entries=queue.entries,
         level=queue.level,
@@ -211,8 +211,8 @@ def issue_spec(module=None):
         (queue.level > n) & (entry[_CODES] < first) for n, entry in enumerate(queue.entries)
     )
     acquired = spec.see("dut.acquired", 1)
-    spec.claim("inside", inside == waiting + whole)
-    spec.claim("without semaphores", waits == waiting + (whole & (~acquired | granted)))
+    spec.claim("inside", inside == waiting + offered)
+    spec.claim("without semaphores", waits == waiting + (offered & (~acquired | granted)))
     spec.claim("counted in", spec.see("dut.count", range(depth + 1)) == waits)
     spec.claim("no more than its depth", waits <= depth)
     spec.claim("full", spec.see("dut.full", 1) == (waits == depth))
@@ -229,7 +229,7 @@ def issue_spec(module=None):
     held = Signal()
     spec.m.d.sync += held.eq(held + dut.granted - leaving)
     spec.claim("one grant each", acquired == held)
-    spec.claim("granted and still there", ~held | whole)
+    spec.claim("granted and still there", ~held | offered)
     spec.claim("granted before handed on", ~handed | held)
     spec.claim("handed on once", ~(handed & leaving))
     spec.claim("still there while it leaves", ~leaving | held)

@@ -28,7 +28,7 @@ from celosia.sw.compiler.layout.spans import Span, begin_early, bytes_needed, fi
 from celosia.sw.compiler.layout.stripes import Passage
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.network import Network, attached
+from celosia.sw.layers.network import Network, attached, end_of_run
 from celosia.sw.layers.spec import DynamicProduct
 
 
@@ -217,14 +217,8 @@ class _Allocator:
 
     def until(self, number: int) -> int:
         """Return the last layer that may begin before the end of a layer."""
-        last = self.end_of_run(number)
-        return self.end_of_run(last + 1) if last in self.overlap else number
-
-    def end_of_run(self, number: int) -> int:
-        """Return the last layer that runs jointly with a layer."""
-        while number + 1 < len(self.network.layers) and attached(self.network, number + 1):
-            number += 1
-        return number
+        last = end_of_run(self.network, number)
+        return end_of_run(self.network, last + 1) if last in self.overlap else number
 
     def largest(self, batch: int, permanent: bool, spilled: frozenset[int]) -> _Choice | None:
         """Return the use for the largest sub-batch, with inputs of the next one if they fit."""
@@ -258,9 +252,9 @@ class _Allocator:
             death = end if stays else self.until(last)
             if is_late:
                 # Its store comes after the first sums of the next layer.
-                death = self.until(min(self.end_of_run(death) + 1, end - 1))
+                death = self.until(min(end_of_run(self.network, death) + 1, end - 1))
             elif not self.late.isdisjoint(self.network.makers[number]):
-                death = max(death, self.end_of_run(last) + 1)
+                death = max(death, end_of_run(self.network, last) + 1)
             count = layout.sample_pitch * (samples if self.whole(number) else 1)
             # An input of per-image and batched layers arrives by sample, and stays.
             both = self.whole(number) and birth < self.per_image
@@ -300,7 +294,7 @@ class _Allocator:
         space, self.late = int(share * self.config.unified_bytes), frozenset()
         used = bytes_needed(self.spans(1, False, False, frozenset()), end, 1)
         for number, (_, last, is_late) in self.lives.items():
-            count, after = self.layouts[number].sample_pitch, self.end_of_run(last) + 1
+            count, after = self.layouts[number].sample_pitch, end_of_run(self.network, last) + 1
             large = network.values[number].is_output and count >= policy.LATE_BYTES
             if not large or is_late or number in self.in_place or after == end:
                 continue

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.scratch import tile_columns
-from celosia.sw.layers.network import Network, attached
+from celosia.sw.layers.network import Network, end_of_run
 from celosia.sw.layers.spec import DynamicProduct
 
 
@@ -25,9 +25,7 @@ def in_place(network: Network, layouts: Sequence[Layout], config: Config) -> dic
             continue
         if layer.taps and layer.stepped < 0:
             continue
-        last = number
-        while last + 1 < len(network.layers) and attached(network, last + 1):
-            last += 1
+        last = end_of_run(network, number)
         for addend in layer.addends:
             value = addend.value
             alike = layouts[value] == layouts[layer.result]

@@ -28,7 +28,7 @@ from celosia.sw.compiler.schedule.actions import (
 )
 from celosia.sw.compiler.schedule.areas import Area, Areas
 from celosia.sw.compiler.schedule.pace import Pace
-from celosia.sw.layers.network import attached
+from celosia.sw.layers.network import end_of_run
 from celosia.sw.layers.spec import DynamicProduct
 
 
@@ -167,8 +167,9 @@ class Interleaver(Arranged):
         one after the next may overwrite what they read.
         """
         number = next(chain(*job.drains)).layer
-        late = (store for store in self.held if store.layer in self.placement.late)
-        yield from self._release([store for store in late if self._until(store.layer) < number])
+        late = [store for store in self.held if store.layer in self.placement.late]
+        over = [x for x in late if end_of_run(self.network, x.layer) + 1 < number]
+        yield from self._release(over)
         while self.late and not self._independent(job.before):
             yield from self._drain()
         yield from self._release(self._before(job.before))
@@ -187,8 +188,8 @@ class Interleaver(Arranged):
                 yield from self._drain()
         yield from self.flush()
         parts = [store for store in self.held if store.layer in self.placement.late]
-        rest = parts[-(-len(parts) // jobs_left) :]
-        some = [store for store in self.held if store not in rest]
+        later = parts[-(-len(parts) // jobs_left) :]
+        some = [store for store in self.held if store not in later]
         yield from self._release(some, self.half if job.tiles else None)
         self.late = [
             [a._replace(half=self.half) if isinstance(a, (Drain, AddRegion)) else a for a in drains]
@@ -219,13 +220,6 @@ class Interleaver(Arranged):
         layer = self.network.layers[number]
         stepped = isinstance(layer, DynamicProduct) and layer.stepped >= 0
         return stepped or number in self.placement.late
-
-    def _until(self, number: int) -> int:
-        """Return the layer by whose end results of a layer are stored that are stored late."""
-        following = number + 1
-        while following < len(self.network.layers) and attached(self.network, following):
-            following += 1
-        return following
 
     def _independent(self, actions: Sequence[Action]) -> bool:
         """Return whether actions read nothing that late drains write."""
