@@ -6,7 +6,6 @@ from amaranth.lib import data, stream
 from celosia.hw import streams
 from celosia.hw.axi.signature import INCR, axi4_read
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.fanout import data_registers
 from celosia.hw.lib.skid_buffer import link
 
 
@@ -137,6 +136,8 @@ class ReadMaster(Component):
         self.skid = skid
         burst = streams.burst(length_bits=length_bits(burst_beats))
         beat = stream.Signature(read_beat(data_bytes))
+        #: Transfer of the address channel, or a burst outside the bounds.
+        self._address = data.StructLayout({"outside": 1, "id": 1, "burst": burst})
         self.bounds = streams.bounds()
         self.bus = Out(axi4_read(data_bytes))
         self.idle = Out(1)
@@ -148,7 +149,6 @@ class ReadMaster(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bus = self.bus
-        arid, araddr, arlen = data_registers(m, bus.arid, bus.araddr, bus.arlen)
         numbers = range(self.clients)
         requests = [getattr(self, f"request_{n}") for n in numbers]
         beats = [getattr(self, f"beats_{n}") for n in numbers]
@@ -157,34 +157,37 @@ class ReadMaster(Component):
         full = [Signal(name=f"full_{n}") for n in numbers]
 
         m.submodules.arbiter = arbiter = RoundRobin(self.clients)
+        # With a skid buffer no request waits for `arready` or for a burst that is refused.
+        m.submodules.address = address = link(self._address, skid=self.skid, direct=1)
         free = Signal()
-        # The burst in the register of the address channel is one outside the bounds.
+        # A burst outside the bounds was taken: no other one is until it has its beat.
+        closed = Signal()
         refused = Signal()
+        outside = Signal()
         may = [requests[n].valid & ~full[n] for n in numbers]
-        burst = Signal.like(requests[0].payload, name="burst")
+        # Compared beside the choice, which comes late.
+        beyond = [streams.outside(self.bounds, request.payload.address) for request in requests]
+        chosen, ahead = address.i.payload, address.o.payload
         m.d.comb += [
-            free.eq((~bus.arvalid | bus.arready) & ~refused),
+            free.eq(address.i.ready & ~closed),
             arbiter.requests.eq(Cat(may)),
             arbiter.advance.eq(free),
-            burst.eq(Mux(arbiter.grants[-1], requests[-1].payload, requests[0].payload)),
+            address.i.valid.eq(arbiter.grants.any() & ~closed),
+            outside.eq(Mux(arbiter.grants[-1], beyond[-1], beyond[0])),
+            chosen.outside.eq(outside),
+            chosen.id.eq(arbiter.grants[-1] if self.clients > 1 else 0),
+            chosen.burst.eq(Mux(arbiter.grants[-1], requests[-1].payload, requests[0].payload)),
+            bus.arvalid.eq(address.o.valid & ~ahead.outside),
+            refused.eq(address.o.valid & ahead.outside),
+            bus.arid.eq(ahead.id),
+            bus.araddr.eq(ahead.burst.address),
+            bus.arlen.eq(ahead.burst.beats),
             bus.arsize.eq((self.data_bytes - 1).bit_length()),
             bus.arburst.eq(INCR),
         ]
         for n in numbers:
             # Not `grants`: the clients' own `valid` would come back to them as `ready`.
             m.d.comb += requests[n].ready.eq(free & ~full[n] & arbiter.eligible[n])
-        with m.If(free):
-            taken = arbiter.grants.any()
-            # Compared beside the choice, which comes late.
-            beyond = [streams.outside(self.bounds, request.payload.address) for request in requests]
-            outside = Mux(arbiter.grants[-1], beyond[-1], beyond[0])
-            m.d.sync += [
-                bus.arvalid.eq(taken & ~outside),
-                refused.eq(taken & outside),
-                arid.eq(arbiter.grants[-1] if self.clients > 1 else 0),
-                araddr.eq(burst.address),
-                arlen.eq(burst.beats),
-            ]
 
         # The refused burst alone is in flight: its beat comes from here.
         low, high = (Cat(part) for part in zip(*((c[0], c[1:].any()) for c in counts), strict=True))
@@ -207,10 +210,12 @@ class ReadMaster(Component):
             self.idle.eq(~Cat(counts).any() & ~register.o.valid),
         ]
         ends = register.i.valid & register.i.ready & register.i.payload.beat.last
-        with m.If(error & register.i.ready):
-            m.d.sync += [refused.eq(0), error.eq(0)]
-        with m.Else():
-            m.d.sync += error.eq(refused & low.xor() & ~high.any())
+        answered = error & register.i.ready
+        m.d.comb += address.o.ready.eq(Mux(ahead.outside, answered, bus.arready))
+        m.d.sync += [
+            closed.eq((closed | (address.i.valid & address.i.ready & outside)) & ~answered),
+            error.eq(refused & low.xor() & ~high.any() & ~answered),
+        ]
         for n in numbers:
             mine = register.o.payload.id == n
             m.d.comb += [

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 
 from celosia.hw import streams
 from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.fanout import COPY
 from celosia.hw.lib.skid_buffer import FAR, link
 from celosia.hw.matrix.addresses import MATMUL, PassAddresses
 from celosia.hw.matrix.sizes import MatrixSizes
@@ -80,6 +81,10 @@ class PassReads(Component):
         skid = sizes.skid and not sizes.serial_skips
         m.submodules.register = register = link(self.read, skid=skid, block=FAR, direct=self.direct)
         wiring.connect(m, register.o, wiring.flipped(self.o))
+        # Equal registers: for the addresses, for the skips, and for the rest.
+        running, moves, steps = copies = [
+            Signal(name=name, attrs=COPY) for name in ("running", "moves", "steps")
+        ]
         prepared = Signal()
         known = Signal()
         taken = Signal()
@@ -89,11 +94,12 @@ class PassReads(Component):
         read = register.i.payload
         run = self.instruction.run
         m.d.comb += [
-            register.i.valid.eq(self.running & known),
+            self.running.eq(running),
+            register.i.valid.eq(running & known),
             taken.eq(register.i.valid & register.i.ready),
             ends.eq(taken & addresses.final),
-            self.ready.eq(prepared & (~self.running | ends)),
-            addresses.idle.eq(~self.running | addresses.final),
+            self.ready.eq(prepared & (~running | ends)),
+            addresses.idle.eq(~moves | addresses.final),
             runs.start.eq(self.prepare),
             # A `run` above all numbers of taps becomes the greatest value.
             runs.run.eq(Mux(run[sizes.taps_bits :].any(), -1, run)),
@@ -101,7 +107,7 @@ class PassReads(Component):
             begins.eq(self.begin & self.ready),
             addresses.begin.eq(self.begin & prepared),
             addresses.instruction.eq(self.instruction),
-            addresses.advance.eq(~self.running | taken),
+            addresses.advance.eq(~moves | (known & register.i.ready)),
             read.request.address.eq(addresses.address),
             read.request.mask.eq(addresses.mask),
             read.tag.eq(tag),
@@ -113,10 +119,8 @@ class PassReads(Component):
                 prepared.eq(runs.ready),
                 known.eq(1),
                 # As `begins` and `taken`: `space` of the register is near the skips.
-                stepped.eq(register.i.valid & register.space),
-                runs.restart.eq(
-                    self.begin & prepared & (~self.running | (stepped & addresses.final))
-                ),
+                stepped.eq(steps & register.space),
+                runs.restart.eq(self.begin & prepared & (~steps | (stepped & addresses.final))),
                 runs.advance.eq(stepped & addresses.last),
                 read.request.skip.eq(runs.skip),
             ]
@@ -130,7 +134,7 @@ class PassReads(Component):
                 skip.eq(runs.skip),
             ]
         with m.If(begins):
-            m.d.sync += [self.running.eq(1), tag.eq(self.tag)]
+            m.d.sync += [*(copy.eq(1) for copy in copies), tag.eq(self.tag)]
         with m.Elif(ends):
-            m.d.sync += self.running.eq(0)
+            m.d.sync += [copy.eq(0) for copy in copies]
         return m

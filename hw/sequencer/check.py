@@ -246,8 +246,8 @@ class Check(Component):
         m.submodules.codes = codes = Codes(config=self.config)
         m.submodules.conflicts = conflicts = Conflicts(config=self.config)
         # With skid buffers, neither the memory of the fetch nor a queue that is full reaches a
-        # register of the table or of the comparisons.
-        m.submodules.first = first = link(WORD, skid=self.config.skid)
+        # register of the table or of the comparisons; the code comes directly from registers.
+        m.submodules.first = first = link(WORD, skid=self.config.skid, direct=CODE_BITS)
         m.submodules.last = last = link(CHECKED, skid=self.config.skid, block=FAR, direct=DIRECT)
         wiring.connect(m, wiring.flipped(self.i), first.i)
         wiring.connect(m, last.o, wiring.flipped(self.o))
