@@ -32,6 +32,7 @@ def synthesise(
     seeds: Iterable[int],
     directory: Path,
     part: FpgaPart = PARTS["LFE5U-85F"],
+    clock: float | None = None,
     report: Progress = lambda line: None,
 ) -> Report:
     """Synthesise, place and route the core alone.
@@ -50,6 +51,8 @@ def synthesise(
         Folder of Verilog, netlist, logs and reports.
     part : FpgaPart
         FPGA.
+    clock : float, optional
+        Clock in MHz that is requested of the router; :func:`megahertz` if left out.
     report : function of str
         Called with messages about the progress.
 
@@ -63,6 +66,11 @@ def synthesise(
         report(f"{tool}: {tools.choose(tool)}")
     text, sources = convert_with_sources(Folded(Core(config=part.suited(config))))
     design = Design(
-        name=TOP, verilog=text, part=part, megahertz=megahertz(), opened=OPENED, sources=sources
+        name=TOP,
+        verilog=text,
+        part=part,
+        megahertz=clock or megahertz(),
+        opened=OPENED,
+        sources=sources,
     )
     return examine(design, directory, placed(design, directory, seeds=seeds, report=report))

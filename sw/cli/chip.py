@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from celosia.sw.cli import inputs
-from celosia.sw.cli.arguments import add_files, megahertz, number
+from celosia.sw.cli.arguments import add_files, number
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.files import directory_of, json_bytes, writable, write_atomically
 from celosia.sw.frontend.source import load
@@ -22,7 +22,6 @@ _NEEDED = {
     "bit-energy": "liberty",
     "model": "liberty",
     "input": "model",
-    "clock": "model",
 }
 
 
@@ -40,8 +39,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "energy of one inference of this model, on the simulated netlist"
     chip.add_argument("--model", metavar="MODEL", help=text)
     add_files(chip, "--input", "[NAME=]FILE", "its input, the first sample of a file (random)")
-    text = "clock for its leakage (that of the longest path)"
-    chip.add_argument("--clock", type=megahertz, metavar="MHZ", help=text)
     inputs.add_conversions(parser)
 
 
@@ -51,6 +48,8 @@ def require_effect(arguments: argparse.Namespace) -> None:
         value = getattr(arguments, option.replace("-", "_"))
         if value not in (None, []) and not getattr(arguments, needed):
             raise InputError(f"synth: --{option} wants --{needed}, got none")
+    if arguments.clock and arguments.liberty and not arguments.model:
+        raise InputError("synth: --clock with --liberty wants --model, got none")
 
 
 def run(arguments: argparse.Namespace, report: Callable[[str], None]) -> None:

@@ -92,7 +92,14 @@ def run_synth(arguments: argparse.Namespace) -> None:
         from celosia.hw.flow.report import as_text
         from celosia.hw.synthesis import synthesise
 
-        result = synthesise(config, part=part, seeds=seeds, directory=directory, report=reporter())
+        result = synthesise(
+            config,
+            seeds=seeds,
+            directory=directory,
+            part=part,
+            clock=arguments.clock,
+            report=reporter(),
+        )
         figures = {"preset": config.name, **result.as_dict()} if arguments.json else {}
     if arguments.json:
         write_atomically({arguments.json: json_bytes(figures)})
@@ -249,6 +256,8 @@ def add_parsers(command: Commands) -> None:
         "--directory", type=Path, default=SYNTHESES, metavar="D", help="of the results"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
+    text = "asked of the router (100); for leakage of cells (that of the longest path)"
+    parser.add_argument("--clock", type=megahertz, metavar="MHZ", help=text)
     chip.add_options(parser)
 
     parser = command("build", "make the bitstream of a board with a core", run_build)

@@ -158,7 +158,11 @@ def test_reader(skid):
     ("address.i.ready & outside", "outside", "closed"),
     ("ahead.outside, answered, bus", "ahead.outside, refused, bus", "AR not lost"),
     ("refused & low.xor() & ~high.any()", "refused & low.xor()", "error alone"),
-    ("chosen.id.eq(arbiter.grants[-1] if self.clients > 1 else 0)", "chosen.id.eq(0)", "AR in order"),
+    (
+        "chosen.id.eq(arbiter.grants[-1] if self.clients > 1 else 0)",
+        "chosen.id.eq(0)",
+        "AR in order",
+    ),
     ("mine = register.o.payload.id == n", "mine = bus.rid == n", "R in order"),
     ("~Cat(counts).any() & ~register.o.valid", "~Cat(counts).any()", "no beat is left when idle"),
     ("ends = register.i.valid & register.i.ready", "ends = register.i.valid", "client 0: counted"),

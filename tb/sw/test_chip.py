@@ -191,7 +191,7 @@ def test_missing_tool(tmp_path: Path) -> None:
         ("--bit-area 1", "--bit-area wants --liberty, got none"),
         ("--model mnist_mlp", "--model wants --liberty, got none"),
         ("--liberty cells.lib --input x.npy", "--input wants --model, got none"),
-        ("--liberty cells.lib --clock 5", "--clock wants --model, got none"),
+        ("--liberty cells.lib --clock 5", "--clock with --liberty wants --model, got none"),
         ("--liberty none.lib", "none.lib: No such file or directory"),
         ("--liberty cells.lib --model mnist_mlp --input none.npy", "none.npy: no such file"),
         ("--liberty cells.lib --model mnist_mlp --input cells.lib", "cells.lib: not an .npy file"),

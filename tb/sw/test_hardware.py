@@ -233,6 +233,19 @@ def test_a_seed_that_the_router_gets_nowhere_with_is_ended(wires, end, tools, ca
     assert "92.0 / 92.0 / 92.0 MHz (minimum / median / maximum of 1 seed)" in printed.out
 
 
+@pytest.mark.parametrize(("last", "is_ended"), [(2000, False), (2100, True)])
+def test_a_seed_that_looks_for_faster_ways_has_more_rounds(last, is_ended, tools, capsys):
+    line = "Info:     iter=$n wires=9 overused=$wires overuse=1 tmgfail=2 archfail=NA"
+    rounds = f'for n in $(seq {last}); do wires=$((n < {last})); echo "{line}"; done'
+    if is_ended:
+        rounds = rounds.replace(f"n < {last}", "1") + "; exec sleep 600"
+    route(tools, f"[ $seed = 2 ] || {{ {rounds}\n}}\n{RAN}")
+    assert main("build ulx3s-12f --seeds 2".split()) == 0
+    told = capsys.readouterr().err
+    assert "seed 1: round 400 of the router, too late: 2 inputs" in told
+    assert ("seed 1: no way for 1 wires after 2100 rounds of the router" in told) == is_ended
+
+
 def test_a_run_that_the_router_leaves_unfinished_has_no_clock(tools, capsys):
     line = "echo 'Info: iter={} wires=9 overused={} overuse=1'"
     route(tools, f"[ $seed = 2 ] || {{ {line.format(1, 5)}\n{line.format(2, 3)}\n}}\n{RAN}")
