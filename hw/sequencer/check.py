@@ -134,7 +134,8 @@ class Conflicts(Component):
     word : In(8 * WORD_BYTES)
         Word that is checked.
     enable : In(1)
-        ``word`` is a SET. It takes effect in the next cycle, however long it stays.
+        ``word`` is one of a program, and not what a reset left. A SET takes effect in the next
+        cycle, however long it stays.
     wrong : Out(1)
         If ``word`` is a GO: the values of its unit's registers conflict.
 
@@ -280,7 +281,7 @@ class Check(Component):
         wrong = Signal()
         m.d.comb += [
             conflicts.word.eq(held.bits),
-            conflicts.enable.eq(valid & ~entry.go),
+            conflicts.enable.eq(valid),
             wrong.eq(
                 (entry.high < value)
                 | (entry.positive & (value == 0))

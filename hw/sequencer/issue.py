@@ -185,8 +185,9 @@ class Issue(Component):
         pushed = self.push.valid & self.push.ready & goes
         # Tag of the instruction on offer.
         offered = Signal(streams.TAG_BITS)
-        # Instructions that the unit has taken and not finished, in the next cycle. Two registers
-        # tell whether they are the most there may be, and whether there are any.
+        # Instructions that the unit has taken and not finished: in this cycle, and in the next. Two
+        # registers tell whether they are the most there may be, and whether there are any.
+        taken = Signal(streams.TAG_BITS)
         under_way = Signal(streams.TAG_BITS)
         leaves = Signal()
         occupied = Signal()
@@ -196,6 +197,7 @@ class Issue(Component):
             count.eq(count + pushed - admitted),
             full.eq((full | (pushed & (count == depth - 1))) & ~admitted),
             offered.eq(offered + leaving),
+            taken.eq(under_way),
             self.instruction.valid.eq(
                 (acquired | self.granted) & ~leaving & (under_way != self.in_flight) & ~leaves
             ),
@@ -215,7 +217,7 @@ class Issue(Component):
             self.instruction.payload.tag.eq(offered),
             self.want.eq(command.o.payload.fields[self.header].wait),
             self.requesting.eq(command.o.valid & ~acquired),
-            under_way.eq(offered + leaving - in_flight.oldest - in_flight.ended),
+            under_way.eq(taken + leaving - in_flight.ended),
             leaves.eq(self.instruction.valid & self.instruction.ready),
             command.o.ready.eq(leaving),
             self.waiting.eq((count != 0) | acquired | occupied | self.post.any()),

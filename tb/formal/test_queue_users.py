@@ -83,7 +83,7 @@ def check_spec(module=check, config=MOVES):
     opcodes = [opcode.value for opcode in isa.Opcode if isa.has(opcode, config)]
     dut = spec.open("dut", module.Check(config=config))
     word = Value.cast(dut.i.payload)
-    first = _link(spec, "dut.first", len(word), config=config)
+    first = _link(spec, "dut.first", len(word), config=config, direct=CODE_BITS)
     last = _link(
         spec, "dut.last", check.CHECKED.size, config=config, block=FAR, direct=check.DIRECT
     )
@@ -248,6 +248,7 @@ def issue_spec(module=None):
         spec.see(f"dut.{name}", tag_bits)
         for name in ("in_flight.next_tag", "offered", "in_flight.oldest")
     )
+    spec.claim("taken", spec.see("dut.taken", tag_bits) == under_way)
     spec.claim("tags not done", (offered - oldest)[:tag_bits] == under_way)
     spec.claim("tags not offered", (next_tag - offered)[:tag_bits] == inside)
     spec.claim("no more under way", under_way + leaving <= in_flight)

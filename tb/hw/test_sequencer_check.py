@@ -243,6 +243,15 @@ def test_registers_keep_their_value():
     assert compare(check(config, words)[0], words, config) is Error.FIELD
 
 
+def test_values_end_with_their_program():
+    """The last word of a program may stay in its register over the reset before the next one."""
+    config = CONFIGS["micro"]
+    first = commands.Encoder().words(isa.Instruction(Opcode.LOAD, external=4))[:1]
+    second = [*commands.Encoder().words(isa.Instruction(Opcode.LOAD_WEIGHTS)), Opcode.NOP.value]
+    _, results = check_each(config, [first, second])
+    assert results and compare(results, second, config) is Error.NONE
+
+
 @pytest.mark.parametrize(
     "codes",
     [
