@@ -134,9 +134,18 @@ class PassAddresses(Component):
         new_taps = instruction.taps[: sizes.taps_bits]
         single_rounds = Cat(count == 1 for count in new_counts)
         single_round = single_rounds.all()
-        row, move = self._given(m)
-        with m.If(self.idle):
-            with m.If(self.begin & self.advance):
+        # Axes that the next pixel moves, and last rounds then.
+        moves = [Cat(ends[:axis]).all() for axis in range(3)]
+        ending = Signal(3)
+        for axis in range(3):
+            after = Mux(ends[axis], single[axis], left[axis] == 2)
+            m.d.comb += ending[axis].eq(Mux(moves[axis], after, ends[axis]))
+        # The one enable that `advance` reaches.
+        goes = Signal()
+        m.d.comb += goes.eq(self.advance & (~self.idle | self.begin))
+        row, move = self._given(m, goes)
+        with m.If(goes):
+            with m.If(self.idle):
                 for axis, name in enumerate(axes):
                     m.d.sync += [
                         left[axis].eq(new_counts[axis]),
@@ -161,36 +170,32 @@ class PassAddresses(Component):
                     pass_ends.eq(single_round),
                     final.eq(single_round & ~above(new_taps, sizes.rows)),
                 ]
-        with m.Elif(self.advance):
-            ending = Signal(3)
-            for axis in range(3):
-                ends_next = Mux(ends[axis], single[axis], left[axis] == 2)
-                moves = Cat(ends[:axis]).all()
-                m.d.comb += ending[axis].eq(Mux(moves, ends_next, ends[axis]))
-                with m.If(moves):
-                    m.d.sync += [
-                        starts[axis].eq(moved),
-                        left[axis].eq(Mux(ends[axis], counts[axis], left[axis] - 1)),
-                        ends[axis].eq(ends_next),
-                    ]
-            closes = ~above(taps_left, 2 * sizes.rows)
-            m.d.sync += [level.eq(innermost(ending)) for level in levels]
-            m.d.sync += [
-                pass_ends.eq(ending.all()),
-                final.eq(ending.all() & Mux(pass_ends, closes, closing)),
-                first.eq(pass_ends),
-                row_register.eq(row_register + 1),
-                overflow.eq(self._is_last()),
-            ]
-            with m.If(pass_ends):
+            with m.Else():
+                for axis in range(3):
+                    with m.If(moves[axis]):
+                        m.d.sync += [
+                            starts[axis].eq(moved),
+                            left[axis].eq(Mux(ends[axis], counts[axis], left[axis] - 1)),
+                            ends[axis].eq(ending[axis]),
+                        ]
+                closes = ~above(taps_left, 2 * sizes.rows)
+                m.d.sync += [level.eq(innermost(ending)) for level in levels]
                 m.d.sync += [
-                    step_start.eq(moved),
-                    taps_left.eq(taps_left - sizes.rows),
-                    closing.eq(closes),
-                    accumulate.eq(~self.move if sizes.blocks else 1),
-                    row_register.eq(base_row),
-                    overflow.eq(0),
+                    pass_ends.eq(ending.all()),
+                    final.eq(ending.all() & Mux(pass_ends, closes, closing)),
+                    first.eq(pass_ends),
+                    row_register.eq(row_register + 1),
+                    overflow.eq(self._is_last()),
                 ]
+                with m.If(pass_ends):
+                    m.d.sync += [
+                        step_start.eq(moved),
+                        taps_left.eq(taps_left - sizes.rows),
+                        closing.eq(closes),
+                        accumulate.eq(~self.move if sizes.blocks else 1),
+                        row_register.eq(base_row),
+                        overflow.eq(0),
+                    ]
         return m
 
     def _is_last(self) -> Value:
@@ -198,8 +203,11 @@ class PassAddresses(Component):
         last = self.row[: self.sizes.accumulator_depth.bit_length() - 1].all()
         return Mux(self.move, self.row == self.weight_rows - 1, last) if self.sizes.blocks else last
 
-    def _given(self, m: Module) -> tuple[Value, Value | None]:
-        """Return the first row of the instruction that begins, and True if it is MOVE_WEIGHTS."""
+    def _given(self, m: Module, goes: Value) -> tuple[Value, Value | None]:
+        """Return the first row of the instruction that begins, and True if it is MOVE_WEIGHTS.
+
+        ``goes``: it begins, or the next pixel comes.
+        """
         instruction = self.instruction
         if not self.sizes.blocks:
             return instruction.accumulator, None
@@ -210,8 +218,9 @@ class PassAddresses(Component):
             row.eq(Mux(move, instruction.tile * self.sizes.rows, instruction.accumulator)),
         ]
         move_register, block = data_registers(m, self.move, self.block)
-        with m.If(self.idle & self.begin & self.advance):
-            m.d.sync += [move_register.eq(move), block.eq(0)]
-        with m.Elif(self.advance & self.last):
-            m.d.sync += block.eq(block + 1)
+        with m.If(goes):
+            with m.If(self.idle):
+                m.d.sync += [move_register.eq(move), block.eq(0)]
+            with m.Elif(self.last):
+                m.d.sync += block.eq(block + 1)
         return row, move

@@ -1,6 +1,6 @@
 """The sequencer: joins program reader, dispatch, queues, semaphores, counters and supervisor."""
 
-from amaranth.hdl import Cat, Module, ResetInserter
+from amaranth.hdl import Cat, Module, ResetInserter, Signal
 from amaranth.lib import stream, wiring
 
 from celosia.hw import streams
@@ -178,13 +178,16 @@ class Sequencer(Component):
         )
         for unit, taker in {isa.Unit.SEQUENCER: dispatch, **self.issues}.items():
             m.d.comb += counters.activities[unit.value].eq(taker.activity)
-        busy = [counters.activities[number] == Activity.BUSY for number in range(UNITS)]
+        # As in the activities, but without what a unit waits for.
+        busy = Signal(len(ports))
+        leads = counters.activities[isa.Unit.SEQUENCER.value] == Activity.BUSY
         idle = Cat(port.idle for port in ports).all()
         waiting = Cat(issue.waiting for issue in self.issues.values()).any()
         m.d.sync += [
             # All classes are one cycle late.
             counters.enable.eq(supervisor.running),
-            supervisor.moved.eq(Cat(*busy, *(port.done for port in ports)).any()),
+            busy.eq(Cat(port.activity == Activity.BUSY for port in ports)),
+            supervisor.moved.eq(Cat(busy, leads, *(port.done for port in ports)).any()),
             # One cycle late, which is safe: a unit that takes an instruction in that cycle has no
             # burst on the bus before a reset; and FENCE and HALT wait longer than this after the
             # last push.
