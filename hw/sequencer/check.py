@@ -264,10 +264,11 @@ class Check(Component):
             self.empty.eq(~valid & ~first.o.valid & ~last.o.valid),
         ]
         # The words of an instruction lie side by side, its registers in the order of their codes.
-        # `rises`: this word has a greater code than the one before. `pending`: the GO has not come;
-        # unit of the word before.
+        # `rises`: this word has a greater code than the one before. `zero`: its value is 0.
+        # `pending`: the GO has not come; unit of the word before.
         code, value = held.bits[:CODE_BITS], held.bits[CODE_BITS:]
         rises = Signal(reset_less=True)
+        zero = Signal(reset_less=True)
         with m.If(moves):
             m.d.sync += valid.eq(first.o.valid)
             with m.If(first.o.valid):
@@ -275,6 +276,7 @@ class Check(Component):
                     held.eq(first.o.payload),
                     entry.eq(codes.entry),
                     rises.eq(codes.code > code),
+                    zero.eq(first.o.payload.bits[CODE_BITS:] == 0),
                 ]
         pending = Signal()
         owners = Signal(len(isa.Unit), reset_less=True)
@@ -284,7 +286,7 @@ class Check(Component):
             conflicts.enable.eq(valid),
             wrong.eq(
                 (entry.high < value)
-                | (entry.positive & (value == 0))
+                | (entry.positive & zero)
                 | (value[: len(Value.cast(entry.step))] & entry.step).any()
                 | (pending & ((owners != entry.units) | (~entry.go & ~rises)))
                 | (entry.go & conflicts.wrong)

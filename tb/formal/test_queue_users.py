@@ -109,6 +109,8 @@ def check_spec(module=check, config=MOVES):
     spec.claim("taken", dut.i.ready == taken)
     spec.claim("held", spec.see("dut.valid", 1) == inside)
     spec.claim("word held", ~inside | (spec.see("dut.held", len(word)) == middle))
+    is_zero = middle[_VALUES][:VALUE_BITS] == 0
+    spec.claim("zero", ~inside | (spec.see("dut.zero", 1) == is_zero))
     spec.claim("level", Cat(first.level == behind, last.level == offered).all())
     for n, (one, other) in enumerate(zip(first.entries, waiting, strict=False)):
         spec.claim(f"word {n} waits", (behind <= n) | (one == other))
