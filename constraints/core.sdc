@@ -1,5 +1,6 @@
 # Timing of the core alone (the module celosia of "celosia verilog"), for other flows; celosia synth
-# requests the same clock unless it is told another one. Set the period to the clock of the design around the core.
+# requests the same clock unless it is told another one. Set the period to the clock of the design
+# around the core.
 create_clock -name clk -period 10 [get_ports {clk}]
 
 # All inputs come from registers of the same clock, and all outputs go to registers: half of the
