@@ -256,7 +256,7 @@ def add_parsers(command: Commands) -> None:
         "--directory", type=Path, default=SYNTHESES, metavar="D", help="of the results"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
-    text = "asked of the router (100); for leakage of cells (that of the longest path)"
+    text = "asked of the router (90); for leakage of cells (that of the longest path)"
     parser.add_argument("--clock", type=megahertz, metavar="MHZ", help=text)
     chip.add_options(parser)
 

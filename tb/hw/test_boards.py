@@ -71,7 +71,7 @@ def test_each_file_is_a_board():
     }
     read = {path for path in paths if path.suffix == ".toml"} | {CONSTRAINTS / "core.sdc"}
     assert paths - read == {path for path in pins if path.is_file()}
-    assert megahertz() == 100.0
+    assert megahertz() == 90.0
     assert board_named("ulx3s-85f") is BOARDS["ulx3s-85f"] and board_named("none") is None
 
 
