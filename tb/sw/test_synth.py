@@ -18,9 +18,11 @@ from celosia.sw.cli import main
 def test_synth(capsys, monkeypatch, tmp_path):
     requested = {}
 
-    def fake(config, *, part, seeds, directory, report):
+    def fake(config, *, part, seeds, directory, clock, report):
         seeds = list(seeds)
-        requested.update(config=config.name, seeds=seeds, directory=directory, part=part.name)
+        requested.update(
+            config=config.name, seeds=seeds, directory=directory, part=part.name, clock=clock
+        )
         report("synthesising")
         speeds = [101.25, 99.0, 104.5, 100.0, 98.0]
         used = {"TRELLIS_FF": (1234, 83640), "DP16KD": (52, 208)}
@@ -39,7 +41,7 @@ def test_synth(capsys, monkeypatch, tmp_path):
     assert main(["synth"]) == 0
     printed = capsys.readouterr()
     wanted = {"config": "edge", "seeds": [1, 2, 3, 4, 5], "directory": Path("build/synth")}
-    assert requested == {**wanted, "part": "LFE5U-85F"}
+    assert requested == {**wanted, "part": "LFE5U-85F", "clock": None}
     assert printed.err == "  0:00  synthesising\n"
     lines = [line.split() for line in printed.out.splitlines()]
     assert lines[0] == "edge on LFE5U-85F, speed grade 6".split()
@@ -55,9 +57,10 @@ def test_synth(capsys, monkeypatch, tmp_path):
     assert "core 9 3 2 9".split() in lines and "total 9 3 2 9".split() in lines
     assert "9 2 core.a (a.py:1) -> core.a (a.py:1), core".split() in lines
     assert lines[-1] == "209.0 MHz 2 1".split()
-    assert main("synth --preset nano --seeds 2 --directory d --part iCE40UP5K".split()) == 0
+    options = "--preset nano --seeds 2 --directory d --part iCE40UP5K --clock 99.5"
+    assert main(["synth", *options.split()]) == 0
     wanted = {"config": "nano", "seeds": [1, 2], "directory": Path("d")}
-    assert requested == {**wanted, "part": "iCE40UP5K"}
+    assert requested == {**wanted, "part": "iCE40UP5K", "clock": 99.5}
     assert "99.0 / 100.1 / 101.2 MHz" in capsys.readouterr().out
     figures = tmp_path / "figures.json"
     assert main(["synth", "--seeds", "0", "--json", str(figures)]) == 0
