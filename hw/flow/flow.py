@@ -60,9 +60,9 @@ _STAGES = {
     "Info: Running router2": "routing",
 }
 
-#: A round of router 2, and how many there may be: seeds that get to their end take 40 to 210, after
-#: those that also looked for faster ways, at most 1,500. Where the wires wanted twice become this
-#: many times as many as they once were, they rise without end.
+#: A round of router 2, and how many there may be: seeds that get to their end take 40 to 210. Those
+#: that look for faster ways, too, may take 1,500 rounds for these. Where the wires wanted twice
+#: become this many times as many as they once were, they rise without end.
 _ROUND = re.compile(r"Info: +iter=(\d+) wires=\d+ overused=(\d+) (?:.*tmgfail=(\d+) )?")
 _ROUNDS = 600
 _TIMED_ROUNDS = 1500
@@ -360,8 +360,8 @@ class _Stages:
         self.least = min(self.least, wires or self.least)
         if match[3] and rounds % _REPORTED == 0:
             self.report(f"round {rounds} of the router, too late: {int(match[3]):,} inputs")
-        most = _ROUNDS + (_TIMED_ROUNDS if match[3] else 0)
-        if wires and (rounds >= most or wires > _RISEN * max(self.least, _FEW)):
+        limit = _ROUNDS + (_TIMED_ROUNDS if match[3] else 0)
+        if wires and (rounds >= limit or wires > _RISEN * max(self.least, _FEW)):
             raise tools.ToolError(f"no way for {wires} wires after {rounds} rounds of the router")
 
 

@@ -71,13 +71,13 @@ def test_a_slower_seed_is_run_again_when_it_is_the_best_one(tools):
 
 
 def test_another_clock_is_another_run(tools):
-    made = [
+    reports = [
         synthesis.synthesise(CONFIG, seeds=[1], directory=tools, clock=clock)
         for clock in (None, 80, 80)
     ]
-    assert [one.as_dict()["asked_mhz"] for one in made] == [90, 80, 80]
+    assert [one.as_dict()["asked_mhz"] for one in reports] == [90, 80, 80]
     assert (tools / "nextpnr.runs").read_text() == "ran 1\nran 1\n"
-    assert '"constraint": 80' in made[-1].runs[0].placed.with_suffix(".report.json").read_text()
+    assert '"constraint": 80' in reports[-1].runs[0].placed.with_suffix(".report.json").read_text()
 
 
 def test_without_seeds_it_is_synthesised_alone(tools):
