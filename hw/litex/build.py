@@ -53,6 +53,8 @@ def system(board: Board) -> Any:
         if pll is None:
             raise ValueError("bus_clock_hz: wanted a target with crg.pll, got none")
         clock = ClockDomain(_CLOCK)
+        # Of all names of its net, Yosys keeps this one.
+        clock.clk.attr.add("keep")
         pll.create_clkout(clock, board.clock_hz, with_reset=False)
     line = RS232PHY(soc.platform.request("serial"), board.bus_hz, BAUD)
     equip(soc, board.sizes, line, clock)

@@ -7,6 +7,9 @@ import prerequisites
 import pytest
 
 from celosia.hw.arch.presets import preset
+from celosia.hw.environment.extras import ToolError
+from celosia.hw.flow.flow import placed
+from celosia.hw.flow.netlist import aliases
 
 boards = prerequisites.package("celosia.hw.litex.boards")
 build = prerequisites.package("celosia.hw.litex.build")
@@ -16,13 +19,18 @@ pytestmark = pytest.mark.thorough
 CONFIG = preset("pico")
 
 
-def test_a_core_with_a_clock_of_its_own():
-    board = replace(
+def _board():
+    return replace(
         boards.BOARDS["ulx3s-12f"], config=CONFIG, clock_hz=62_500_000, bus_clock_hz=50_000_000
     )
-    made, description = build.design(board)
+
+
+def test_a_core_with_a_clock_of_its_own():
+    made, description = build.design(_board())
     assert description["clocks"] == {"core": 62_500_000, "bus": 50_000_000}
     assert (made.megahertz, made.own_clock, made.other_megahertz) == (62.5, "core_clk", 50)
+    # The flow finds the net by this name, which Yosys would replace by one inside the core.
+    assert re.search(r'\(\* keep = "true" \*\)\s+wire\s+core_clk;', made.verilog)
     # Outputs of one oscillator.
     divisions = {
         name: int(n) for name, n in re.findall(r"\.(CLKO\w+)_DIV\s+\(\d+'d(\d+)\)", made.verilog)
@@ -41,6 +49,16 @@ def test_a_core_with_a_clock_of_its_own():
                 bus_clock_hz=48_000_000,
             )
         )
+
+
+@pytest.mark.slow
+def test_the_clock_of_the_core_keeps_its_name(tmp_path):
+    """Of the names of its net in all modules, Yosys leaves some."""
+    made, _ = build.design(_board())
+    with prerequisites.needed(ToolError):
+        placed(made, tmp_path, seeds=[])
+    (netlist,) = tmp_path.glob("*.json")
+    assert "core_clk" in aliases(netlist, made.name, made.own_clock)
 
 
 def test_a_clock_that_the_loop_cannot_make():
