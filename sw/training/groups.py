@@ -1,8 +1,10 @@
 """A training step in groups of images, for a batch that does not fit the core at once."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -33,13 +35,23 @@ def compile_step(
 
 
 def _fewest(graph: Graph, batch: int, config: Config) -> Groups:
-    """Return the fewest groups in which a step runs on the core alone; one if none do."""
-    for count in (n for n in range(1, batch + 1) if batch % n == 0):
+    """Return the fewest groups in which a step runs on the core alone; one if none do.
+
+    A step that runs in some groups is taken to run in more.
+    """
+
+    @cache
+    def running(count: int) -> Groups | None:
         pairs = max(n for n in range(1, _MOST_PAIRS + 1) if count % n == 0)
         for groups in dict.fromkeys(((count, 1, 1), (count, 1, pairs), (count, count, count))):
             if runs_alone(in_groups(graph, batch, *groups), config):
                 return groups
-    return 1, 1, 1
+        return None
+
+    counts = [n for n in range(1, batch + 1) if batch % n == 0]
+    # Most steps run at once.
+    first = 0 if running(1) else bisect_left(counts, True, key=lambda n: running(n) is not None)
+    return (first < len(counts) and running(counts[first])) or (1, 1, 1)
 
 
 def in_groups(graph: Graph, batch: int, images: int, rows: int = 1, pairs: int = 1) -> Graph:

@@ -8,11 +8,13 @@ import pytest
 from celosia.hw.arch.presets import preset
 from celosia.hw.flow import tools
 from celosia.hw.vector import control
-from celosia.hw.verilog.build import verilog
+from celosia.hw.verilog.build import block_verilog, verilog
+
+CORE = preset("nano,links=skid,counters=luts,softmax=true,elementwise_products=true")
 
 _READ = """\
 read_verilog core.v
-hierarchy -top celosia
+hierarchy -top {top}
 proc -norom
 opt_clean -purge
 setattr -set keep 1 a:keep %ci1:+[Q] t:$dff %i
@@ -26,11 +28,10 @@ tee -q -o merged.txt debug opt_merge
 _MERGED = re.compile(r"Cell `(\S+)' is identical to cell `(\S+)'")
 
 
-def merged(folder: Path) -> tuple[int, list[tuple[str, str]]]:
-    """Return the number of copies in a core, and the equal registers of which one is a copy."""
-    core = preset("nano,links=skid,counters=luts,softmax=true,elementwise_products=true")
-    (folder / "core.v").write_text(verilog(core))
-    (folder / "copies.ys").write_text(_READ)
+def merged(text: str, top: str, folder: Path) -> tuple[int, list[tuple[str, str]]]:
+    """Return the number of copies in Verilog, and the equal registers of which one is a copy."""
+    (folder / "core.v").write_text(text)
+    (folder / "copies.ys").write_text(_READ.format(top=top))
     tools.run("yosys", ["-q", "copies.ys"], folder / "yosys.log")
     cells = (folder / "kept.txt").read_text().split()
     copies = {f"\\{cell.partition('/')[2]}".replace("\\$", "$", 1) for cell in cells}
@@ -40,7 +41,7 @@ def merged(folder: Path) -> tuple[int, list[tuple[str, str]]]:
 
 
 def test_no_copy_is_merged(tmp_path: Path):
-    copies, pairs = merged(tmp_path)
+    copies, pairs = merged(verilog(CORE), "celosia", tmp_path)
     assert copies > 100 and not pairs
 
 
@@ -54,5 +55,5 @@ def test_a_register_without_the_attribute(tmp_path: Path, monkeypatch: pytest.Mo
 
     vars(one_plain).update(like=registers.like)
     monkeypatch.setattr(control, "Signal", one_plain)
-    _, pairs = merged(tmp_path)
+    _, pairs = merged(block_verilog(CORE, "vector"), "celosia_vector", tmp_path)
     assert len(pairs) == 1
