@@ -16,7 +16,7 @@ from celosia.hw.litex.system import quiet, require_memory
 
 #: Cores for boards without a file: what fits beside the memory controller where there are 56 block
 #: memories, and where fewer.
-SMALL = "nano,unified_bytes=65536,requantizer=sequential,counters=luts"
+SMALL = "nano,unified_bytes=65536,counters=luts,links=skid"
 SMALLER = "nano,unified_bytes=32768,requantizer=sequential"
 
 #: What no host needs, and options that targets read; a board with a processor has its own besides.

@@ -181,7 +181,7 @@ def test_the_folder(folder: Path, capsys) -> None:
         assert top.name == ("me" if "me" in options else "celosia")
         system = json.loads((top / "systems" / "ulx3s-85f.json").read_text())
         assert system["Status"].lower() in ("available", "preview", "rdi")
-        assert system["Accelerator(s) Frequencies"] == "60 MHz"
+        assert system["Accelerator(s) Frequencies"] == "83.3 MHz"
         assert (top / "code" / "README.md").stat().st_size > 300
         for task in ("ic", "kws", "vww"):
             results = top / "results" / "ulx3s-85f" / task

@@ -18,7 +18,9 @@ from celosia.sw.runtime.machine import MachineDevice
 
 pytestmark = pytest.mark.thorough
 
-BOARD = replace(table.BOARDS["ulx3s-12f"], config=preset("nano"), clock_hz=50_000_000)
+BOARD = replace(
+    table.BOARDS["ulx3s-12f"], config=preset("nano"), clock_hz=50_000_000, bus_clock_hz=0
+)
 CYCLES = 12_345
 
 

@@ -178,7 +178,9 @@ def test_the_fastest_core_of_a_board(few: None, capsys) -> None:
     options = f"--preset {best['preset']} {memory}"
     assert main(f"report mnist_mlp {options} --json r.json".split()) == 0
     assert best["cycles"] == [json.loads(Path("r.json").read_text())["cycles"]]
-    assert best["megahertz"] == 50 and best["seconds"] == pytest.approx(best["cycles"][0] / 50e6)
+    # The clock of the board, or that of builds of such cores.
+    assert 50 < best["megahertz"] <= board.clock_hz / 1e6
+    assert best["seconds"] == pytest.approx(best["cycles"][0] / best["megahertz"] / 1e6)
     text = (ROOT / "docs" / "reference" / "json.md").read_text()
     assert not {field for field in rows[0] if f"`{field}`" not in text}
 

@@ -57,7 +57,7 @@ def tools(folder, monkeypatch):
     monkeypatch.setattr(build_module, "design", design)
     made = flow_bench.make_tools(folder / "bin", {**flow_bench.TOOLS, "openFPGALoader": LOADER})
     monkeypatch.setenv("PATH", str(made), prepend=":")
-    small = replace(table.BOARDS["ulx3s-12f"], config=SMALL)
+    small = replace(table.BOARDS["ulx3s-12f"], config=SMALL, clock_hz=50_000_000, bus_clock_hz=0)
     monkeypatch.setitem(table.BOARDS, small.name, small)
     return made
 
