@@ -26,17 +26,17 @@ def _board():
 
 
 def test_a_core_with_a_clock_of_its_own():
-    made, description = build.design(_board())
+    system, description = build.design(_board())
     assert description["clocks"] == {"core": 62_500_000, "bus": 50_000_000}
-    assert (made.megahertz, made.own_clock, made.other_megahertz) == (62.5, "core_clk", 50)
+    assert (system.megahertz, system.own_clock, system.other_megahertz) == (62.5, "core_clk", 50)
     # The flow finds the net by this name, which Yosys would replace by one inside the core.
-    assert re.search(r'\(\* keep = "true" \*\)\s+wire\s+core_clk;', made.verilog)
+    assert re.search(r'\(\* keep = "true" \*\)\s+wire\s+core_clk;', system.verilog)
     # Outputs of one oscillator.
     divisions = {
-        name: int(n) for name, n in re.findall(r"\.(CLKO\w+)_DIV\s+\(\d+'d(\d+)\)", made.verilog)
+        name: int(n) for name, n in re.findall(r"\.(CLKO\w+)_DIV\s+\(\d+'d(\d+)\)", system.verilog)
     }
     assert divisions["CLKOP"] * 50 == divisions["CLKOS3"] * 62.5
-    (celosia,) = re.findall(r"(?s)\ncelosia celosia\((.*?)\);", made.verilog)
+    (celosia,) = re.findall(r"(?s)\ncelosia celosia\((.*?)\);", system.verilog)
     assert re.search(r"\.clk\s+\(core_clk\)", celosia) and re.search(
         r"\.rst\s+\(core_rst\)", celosia
     )
@@ -54,11 +54,11 @@ def test_a_core_with_a_clock_of_its_own():
 @pytest.mark.slow
 def test_the_clock_of_the_core_keeps_its_name(tmp_path):
     """Of the names of its net in all modules, Yosys leaves some."""
-    made, _ = build.design(_board())
+    system, _ = build.design(_board())
     with prerequisites.needed(ToolError):
-        placed(made, tmp_path, seeds=[])
+        placed(system, tmp_path, seeds=[])
     (netlist,) = tmp_path.glob("*.json")
-    assert "core_clk" in aliases(netlist, made.name, made.own_clock)
+    assert "core_clk" in aliases(netlist, system.name, system.own_clock)
 
 
 def test_a_clock_that_the_loop_cannot_make():
