@@ -232,9 +232,16 @@ class FpgaPart:
         return replace(config, cells=family.cells, dsp_columns=2 * pairs)
 
 
-#: In both halves of an LFE5U-85F every ninth column, with a gap between them. Multipliers are taken
-#: in the order of the rows; of the orders tried this one left the shortest wires.
-_85F_COLUMNS = (*range(4, 60, 9), *range(69, 120, 9))
+#: Blocks of an ECP5 by thousands of its cells: columns and rows of tiles, x of the blocks of four
+#: multipliers or memories in each of their rows, y of the rows of multipliers, in the order in
+#: which they are taken, and of memories. Of the orders tried for an 85 this one left the shortest
+#: wires.
+_BLOCKS = {
+    "25": ((72, 50), (4, 13, 22, 33, 42, 51, 60), (13,), (25, 37)),
+    "45": ((90, 71), (4, 13, 22, 31, 42, 51, 60, 69, 78), (22, 46), (10, 34, 58)),
+    "85": ((126, 95), (*range(4, 60, 9), *range(69, 120, 9)), (58, 10, 34), (22, 46, 70, 82)),
+}
+_BLOCKS["12"] = _BLOCKS["25"]
 
 #: Router 2 looks for a net's way 12 tiles around the box of its ends, instead of 3, and takes what
 #: is left of a way at 0.6 times its estimate, instead of 1.25 times: it tries more ways, and finds
@@ -247,26 +254,19 @@ _ECP5_SETTINGS = {
 }
 
 
-#: Of an ECP5, by thousands of its cells.
-_MULTIPLIERS = {"12": 28, "25": 28, "45": 72, "85": 156}
-
-
 def _ecp5(name: str, size: str, package: str, speed: int = 6) -> FpgaPart:
-    part = FpgaPart(
+    cells = size[-3:-1]
+    tiles, columns, multipliers, memories = _BLOCKS[cells]
+    return FpgaPart(
         name=name,
         family=ECP5,
         title=f"{name.partition('-C')[0]}, speed grade {speed}",
         options=(f"--{size}", "--package", package, "--speed", str(speed)),
-        multipliers=_MULTIPLIERS[size[-3:-1]],
+        multipliers=4 * len(columns) * len(multipliers),
+        multiplier_blocks=tuple((y, columns) for y in multipliers),
+        memory_blocks=tuple((y, columns) for y in memories),
+        size=tiles,
         settings=_ECP5_SETTINGS,
-    )
-    if not size.endswith("85k"):
-        return part
-    return replace(
-        part,
-        multiplier_blocks=tuple((y, _85F_COLUMNS) for y in (58, 10, 34)),
-        memory_blocks=tuple((y, _85F_COLUMNS) for y in (22, 46, 70, 82)),
-        size=(126, 95),
     )
 
 

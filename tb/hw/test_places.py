@@ -9,6 +9,9 @@ from celosia.hw.flow.parts import PARTS
 from celosia.hw.flow.places import array_places, fix, other_places
 
 PART = PARTS["LFE5U-85F"]
+SMALLER = {size: PARTS[f"LFE5U-{size}F-CABGA381"] for size in (12, 25, 45)}
+#: Nobody looked up the sites of this one.
+UNKNOWN = PARTS["GW2AR-18"]
 
 
 def multiplier(row, cell, *, columns=2):
@@ -22,19 +25,40 @@ def block(site):
 
 
 @pytest.mark.parametrize(
-    ("rows", "count", "columns"),
-    [(16, 8, 2), (8, 3, 2), (5, 2, 2), (1, 1, 2), (8, 8, 1), (4, 4, 1)],
+    ("part", "multipliers", "memories"),
+    [(SMALLER[12], 28, 56), (SMALLER[25], 28, 56), (SMALLER[45], 72, 108), (PART, 156, 208)],
 )
-def test_sites(rows, count, columns):
+def test_blocks(part, multipliers, memories):
+    """As many as in the data sheet, all on the part."""
+    assert part.multipliers == multipliers
+    for count, rows in ((multipliers, part.multiplier_blocks), (memories, part.memory_blocks)):
+        assert 4 * sum(len(line) for _, line in rows) == count
+        assert all(x + 8 < part.size[0] and y < part.size[1] for y, line in rows for x in line)
+
+
+@pytest.mark.parametrize(
+    ("part", "rows", "count", "columns"),
+    [
+        (PART, 16, 8, 2),
+        (PART, 8, 3, 2),
+        (PART, 5, 2, 2),
+        (PART, 1, 1, 2),
+        (PART, 8, 8, 1),
+        (PART, 4, 4, 1),
+        (SMALLER[45], 8, 4, 2),
+        (SMALLER[25], 4, 4, 1),
+    ],
+)
+def test_sites(part, rows, count, columns):
     cells = {
         multiplier(row, cell, columns=columns): (row, cell)
         for row in range(rows)
         for cell in range(count)
     }
-    places = array_places([*cells, "inner.vector.pipe.multiplier"], PART)
+    places = array_places([*cells, "inner.vector.pipe.multiplier"], part)
     assert places.keys() == cells.keys()
     assert len(set(places.values())) == len(cells)
-    starts = {(x, y) for y, line in PART.multiplier_blocks for x in line}
+    starts = {(x, y) for y, line in part.multiplier_blocks for x in line}
     switches = defaultdict(set)
     for name, (row, cell) in cells.items():
         assert block(places[name]) in starts
@@ -64,7 +88,8 @@ def test_several_arrays_follow_one_another():
     [
         ([], PART),
         (["inner.matrix.array.row_0.cell_0.sum"], PART),
-        ([multiplier(0, 0)], PARTS["LFE5U-25F-CABGA381"]),
+        ([multiplier(0, 0)], UNKNOWN),
+        ([multiplier(row, pair) for row in range(8) for pair in range(4)], SMALLER[25]),
         ([multiplier(row, pair) for row in range(32) for pair in range(6)], PART),
         ([f"{n}{multiplier(row, 0)}" for n in range(6) for row in range(32)], PART),
     ],
@@ -98,8 +123,7 @@ def test_netlist(tmp_path):
 
 def test_without_multipliers_the_router_has_its_settings_alone(tmp_path):
     given = netlist(tmp_path, "LUT4")
-    small = PARTS["LFE5U-12F-CABGA381"]
-    for part in (PART, small):
+    for part in (PART, SMALLER[12]):
         fixed = fix(given, "top", part)
         assert fixed != given
         top = json.loads(fixed.read_text())["modules"]["top"]
@@ -151,4 +175,4 @@ def test_every_memory_has_a_site_of_its_own():
 
 def test_parts_whose_sites_nobody_looked_up():
     places = {"m": "X4/Y10/MULT18_0"}
-    assert other_places(around(places), places, PARTS["LFE5U-25F-CABGA381"]) == {}
+    assert other_places(around(places), places, UNKNOWN) == {}
