@@ -18,7 +18,7 @@ from celosia.sw.runtime import backends
 from celosia.sw.runtime.session import InputError, Session
 
 #: Shipped networks of the table.
-_NETWORKS = ("mnist_cnn_5x5", "fashion_cnn", "mnist_cnn_3x3", "mnist_mlp")
+_NETWORKS = ("mnist_cnn_5x5", "mnist_cnn_deep", "fashion_cnn", "mnist_cnn_3x3", "mnist_mlp")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

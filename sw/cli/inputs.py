@@ -79,7 +79,7 @@ def gather(option: str, texts: Sequence[str], names: Names) -> dict[str, InputDa
     Raises InputError if a name is unknown, given twice, or without a file; or a file cannot be
     read.
     """
-    files = targets(option, texts, names)
+    files = targets(option, texts, names, are_read=True)
     if isinstance(files, Path):
         return _with_samples(_unpacked(files, names))
     pairs = zip(names, names.shown, strict=True)
@@ -104,8 +104,12 @@ def sources_of(texts: Sequence[str], names: Names) -> list[Path]:
     return [Path(t) if f is None else f[1] for t, f in zip(texts, pairs, strict=True)]
 
 
-def targets(option: str, texts: Sequence[str], names: Names) -> dict[str, Path] | Path:
+def targets(
+    option: str, texts: Sequence[str], names: Names, *, are_read: bool = False
+) -> dict[str, Path] | Path:
     """Return the file of each name, or the one ``.npz`` file for all.
+
+    ``are_read``: the files should be there.
 
     Raises InputError if a name is unknown or given twice, or several have one file that is no
     ``.npz``.
@@ -114,7 +118,7 @@ def targets(option: str, texts: Sequence[str], names: Names) -> dict[str, Path] 
         path = Path(texts[0])
         if path.suffix == ".npz":
             return path
-        if len(names) == 1 and not _names_something(texts[0]):
+        if len(names) == 1 and not _names_something(texts[0], are_read):
             return {names[0]: path}
     files: dict[str, Path] = {}
     for text in texts:
@@ -138,9 +142,11 @@ def require_arrays(files: Mapping[str, Path] | Path) -> None:
             raise InputError(f"{path}: wanted a name with .npy, or one .npz for all outputs")
 
 
-def _names_something(text: str) -> bool:
+def _names_something(text: str, is_read: bool) -> bool:
     """Return whether a text without a known name was meant to have one."""
-    return "=" in text and not Path(text).exists() and not Path(text).parent.is_dir()
+    path = Path(text)
+    has_name = is_read and "=" in path.name
+    return "=" in text and not path.exists() and (has_name or not path.parent.is_dir())
 
 
 def _split(text: str, names: Names) -> tuple[str, Path] | None:

@@ -19,6 +19,7 @@ _MODULES = (
     "celosia.sw.frontend.onnx.file.external",
     "celosia.sw.quantize.in_float",
     "celosia.sw.quantize.widened",
+    "celosia.sw.quantize.fused",
 )
 _TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32", "tensor(int64)": "int64"}
 
@@ -30,7 +31,7 @@ def open_model(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) 
     and bfloat16 become float32. Raises QuantizeError if its version cannot be read, its weights are
     missing, or its inputs are of no fixed shape.
     """
-    onnx, versions, extents, external, dynamic, narrow = map(import_module, _MODULES)
+    onnx, versions, extents, external, dynamic, narrow, _ = map(import_module, _MODULES)
     try:
         model = onnx.load_from_string(external.with_weights(read_file(path), path.parent))
         model = narrow.widened(model)
@@ -40,7 +41,11 @@ def open_model(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) 
             extents.fix(model, shapes)
     except ValueError as error:
         raise QuantizeError(str(error)) from None
-    content = dynamic.in_float(model).SerializeToString()
+    model = dynamic.in_float(model)
+    kinds = {node.op_type for node in model.graph.node}
+    if any(kind.startswith("QLinear") or kind == "QuantizeLinear" for kind in kinds):
+        raise QuantizeError("it is quantised: celosia run and celosia report take it as given")
+    content = model.SerializeToString()
     ports = []
     for end in _session(content).get_inputs():
         if end.type not in _TYPES:
@@ -83,6 +88,8 @@ def _quantized(content: bytes, samples: Iterable[Sample]) -> bytes:
         import_module(f"{quantization.__name__}.shape_inference").quant_pre_process(
             source, ready, skip_symbolic_shape=True
         )
+        onnx, *_, fused = map(import_module, _MODULES)
+        onnx.save(fused.with_hard_swish(onnx.load(ready)), ready)
         quantization.quantize_static(
             ready,
             result,

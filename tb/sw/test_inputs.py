@@ -88,6 +88,13 @@ def test_a_single_array_needs_no_name(folder: Path, rng: np.random.Generator) ->
     assert y.shape == (3, 10) and np.array_equal(np.load("y=1.npy"), y)
 
 
+def test_an_unknown_name_of_an_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("x.npy", np.zeros((1, 784), np.int8))
+    command = f"run mnist_mlp --input other=x.npy --output y.npy {MACHINE}"
+    assert main(command.split()) != 0
+    assert "--input other=x.npy: wanted NAME=FILE with NAME of " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("most", "noted"), [(1, False), (255, True)])
 def test_values_out_of_range_are_noted(folder, rng, capsys, most, noted) -> None:
     np.save("x.npy", rng.uniform(0, most, (2, 784)).astype(np.float32))

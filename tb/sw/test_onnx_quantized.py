@@ -1,9 +1,11 @@
 """Float networks as ``celosia quantize`` writes them: what it leaves in float runs, too."""
 
 import numpy as np
+import onnx
 import pytest
 from onnx_graphs import Net, results
 
+from celosia.sw.quantize.model import QuantizeError
 from celosia.sw.quantize.onnx import open_model
 
 _COUNT = 8
@@ -83,3 +85,32 @@ def test_quantized(name, tmp_path):
     (got,), (wanted,) = results(content, {"x": x})
     far = np.abs(got - wanted) > 1e-5 * np.abs(wanted).max()
     assert far.mean() <= 0.05 and np.abs(got - wanted).max() <= 0.02 * np.abs(wanted).max()
+
+
+def _kinds(path, net, *ends):
+    """Return the operators of a quantised network, and write it to ``path``."""
+    path.write_bytes(net.content(*ends))
+    x = np.random.default_rng(4).normal(size=(2, 1, 3, 16, 16)).astype(np.float32)
+    path.write_bytes(open_model(path).quantize({"x": sample} for sample in x))
+    return [node.op_type for node in onnx.load(path).graph.node]
+
+
+def test_a_hard_swish_is_one_operator(tmp_path):
+    """The runtime's optimiser makes a product of each: alone, beside another gate, or written so."""
+    path = tmp_path / "net.onnx"
+    net, last = _mobile()
+    kinds = _kinds(path, net, last)
+    assert kinds.count("HardSwish") == 1 and kinds.count("HardSigmoid") == 1
+    for alpha, ends, wanted in ((1 / 6, 1, 1), (0.2, 1, 0), (1 / 6, 2, 0)):
+        net = Float()
+        x = net.add("Conv", "x", net.numbers(8, 3, 3, 3))
+        gate = net.add("HardSigmoid", x, alpha=alpha)
+        names = (net.add("Mul", gate, x), gate)[:ends]
+        assert _kinds(path, net, *names).count("HardSwish") == wanted
+
+
+def test_a_quantised_network_is_refused(tmp_path):
+    path = tmp_path / "net.onnx"
+    _kinds(path, *_pooled())
+    with pytest.raises(QuantizeError, match="it is quantised: celosia run"):
+        open_model(path)

@@ -77,6 +77,22 @@ def test_indices_of_a_value() -> None:
     require_equal(model.SerializeToString(), {"ids": ids, "x": x})
 
 
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_a_table_of_integers(kind: str) -> None:
+    """Its scale is that of the operator that reads the rows."""
+    net, dtype = Tables(ids=(1, COUNT)), np.dtype(kind)
+    limits = np.iinfo(dtype)
+    data = np.random.default_rng(3).integers(limits.min, limits.max, (ROWS, WIDTH), dtype)
+    scale, weight = net.scale(0.02, 5, dtype), net.scale(0.01, 0)
+    weights = net.constant(np.rint(numbers(12, WIDTH, 3) * 40).astype(np.int8))
+    rows = net.add("Gather", net.constant(data, dtype), "ids")
+    rows = net.add("Transpose", rows, perm=[0, 2, 1])
+    ends = (rows, *scale, weights, *weight, *scale)
+    result = net.add("QLinearConv", *ends, pads=[1, 1])
+    ids = np.random.default_rng(1).integers(0, ROWS, (8, 1, COUNT))
+    require_equal(net.content(net.add("DequantizeLinear", result, *scale)), {"ids": ids})
+
+
 def test_a_table_of_several_scales_is_refused() -> None:
     net = Tables(ids=(1, COUNT))
     chosen = net.add("Gather", net.weights(ROWS, WIDTH, scale=[0.01] * ROWS, axis=0), "ids")

@@ -19,7 +19,6 @@ from celosia.sw.frontend.onnx.file.nodes import LINEAR, OnnxAttributes, OnnxEnd,
 from celosia.sw.frontend.onnx.functions import BOUNDS, FUNCTIONS, bound, evaluate
 from celosia.sw.frontend.onnx.kinds import (
     ENCLOSED,
-    MOVERS,
     NUMBERS,
     VIEWS,
     moves,
@@ -30,6 +29,7 @@ from celosia.sw.frontend.onnx.kinds import (
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.readers.composites import COMPARISONS, FLOATS, INTEGERS
 from celosia.sw.frontend.onnx.readers.dynamic import COMPUTED, RESULTS
+from celosia.sw.frontend.onnx.scales import as_read, constant, meaning
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.layers.node import ModelError
 from celosia.sw.layers.record import ANY
@@ -89,44 +89,8 @@ class Units:
 
     def _input(self, end: OnnxEnd) -> Operand:
         """Return an integer input, with the quantisation that its readers give."""
-        names = {end.name}
-        for node in self.source.nodes:
-            scales = self.source.constants.get(node.input(1), np.ones(2))
-            positions = (0,) if node.kind == "DequantizeLinear" and scales.size == 1 else ()
-            if node.kind in LINEAR:
-                positions = LINEAR[node.kind][1] or range(2, len(node.inputs), 3)
-            for index in positions:
-                if node.input(index) in names:
-                    meaning = self._meaning(node, index + 1)
-                    return Operand(end.name, end.dtype, meaning)
-            if node.kind in MOVERS and node.input(0) in names:
-                names.update(node.outputs)
-        return Operand(end.name, end.dtype, Quantization(np.ones(1, np.float32), np.zeros(1, int)))
-
-    def _constant(self, name: str, role: str) -> np.ndarray:
-        if name not in self.source.constants:
-            raise ModelError(f"wanted a constant {role}, got {name!r} that is computed")
-        return self.source.constants[name]
-
-    def _meaning(
-        self, node: OnnxNode, index: int, axis: int = 0, *, zeros: bool = False
-    ) -> Quantization:
-        """Return the scale at an index of a node's inputs, and the zero point after it."""
-        scales = self._constant(node.input(index), "scale")
-        if scales.ndim > 1 or scales.dtype not in (np.float32, np.float16):
-            raise ModelError(f"wanted scales of one dimension, got {scales.dtype} {scales.shape}")
-        scales = scales.reshape(-1).astype(np.float32)
-        # Constants of scale 0 are zeros.
-        least = 0 if zeros else np.nextafter(np.float32(0), np.float32(1))
-        if not (np.isfinite(scales) & (scales >= least)).all():
-            raise ModelError(f"wanted scales greater than 0, got {scales.min()}")
-        points = np.zeros(len(scales), np.int64)
-        if name := node.input(index + 1):
-            zero_points = self._constant(name, "zero point").reshape(-1).astype(np.int64)
-            if len(zero_points) not in (1, len(scales)):
-                raise ModelError(f"wanted {len(scales)} zero points, got {len(zero_points)}")
-            points[:] = zero_points
-        return Quantization(scales, points, axis)
+        plain = Quantization(np.ones(1, np.float32), np.zeros(1, int))
+        return Operand(end.name, end.dtype, as_read(self.source, end.name) or plain)
 
     def _take(self, node: OnnxNode) -> None:
         """Take a node as a unit, as the end of a unit, or as part of a later one."""
@@ -172,10 +136,10 @@ class Units:
 
     def _quantize(self, node: OnnxNode) -> None:
         """Make the unit that ends in a QuantizeLinear."""
-        name, dtype, meaning = node.input(0), self._quantised_type(node), self._meaning(node, 1)
+        name, dtype = node.input(0), self._quantised_type(node)
         # One scale has no axis and no blocks.
         node.attributes.read |= {"axis", "block_size"}
-        output = Operand(node.outputs[0], dtype, meaning)
+        output = Operand(node.outputs[0], dtype, meaning(self.source, node, 1))
         self.integers[output.name] = output
         if name in self.floats:
             source = self.floats[name]
@@ -316,11 +280,11 @@ class Units:
         node.attributes.get("block_size")  # Constants of blocks are computed by now.
         if name in self.source.constants:
             data = self.source.constants[name]
-            meaning = self._meaning(node, 1, axis, zeros=True)
-            self.floats[node.outputs[0]] = Operand(name, data.dtype, meaning, data)
+            quantization = meaning(self.source, node, 1, axis, zeros=True)
+            self.floats[node.outputs[0]] = Operand(name, data.dtype, quantization, data)
         elif name in self.integers:
-            known, meaning = self.integers[name], self._meaning(node, 1)
-            if not meaning.equals(known.quantization):
+            known = self.integers[name]
+            if not meaning(self.source, node, 1).equals(known.quantization):
                 raise ModelError(f"wanted the scale and zero point of {name!r}")
             self.floats[node.outputs[0]] = replace(known, dequantised=True)
 
@@ -334,7 +298,7 @@ class Units:
         inputs = [self._integer(node, index, axis if index else 0) for index in positions]
         if bias > 0:
             name = node.input(bias)
-            data = self._constant(name, "bias") if name else None
+            data = constant(self.source, name, "bias") if name else None
             inputs.append(Operand(name, data.dtype, data=data) if data is not None else None)
         if not node.input(result):
             raise ModelError("a float result is not supported")
@@ -347,7 +311,7 @@ class Units:
         operands = kernel_operands(kind, inputs)
         assert operands
         dtype = inputs[0].dtype if inputs[0] else np.dtype(np.uint8)
-        output = Operand(node.outputs[0], dtype, self._meaning(node, result))
+        output = Operand(node.outputs[0], dtype, meaning(self.source, node, result))
         self.integers[output.name] = output
         unit = Unit(kind, node, Operands(operands), (output,), attributes=attributes)
         if kind in ("LeakyRelu", "Sigmoid"):
@@ -359,10 +323,10 @@ class Units:
         name = node.input(index)
         data = self.source.constants.get(name)
         if data is not None:
-            meaning = self._meaning(node, index + 1, axis, zeros=True)
-            return Operand(name, data.dtype, meaning, data)
+            quantization = meaning(self.source, node, index + 1, axis, zeros=True)
+            return Operand(name, data.dtype, quantization, data)
         known = self.integers.get(name)
-        if known and not self._meaning(node, index + 1).equals(known.quantization):
+        if known and not meaning(self.source, node, index + 1).equals(known.quantization):
             raise ModelError(f"wanted the scale and zero point of {name!r}")
         return known
 
@@ -370,11 +334,16 @@ class Units:
         """Make a unit of an operator that moves integers, or dequantised floats."""
         name = node.input(0)
         where = self.integers if name in self.integers else self.floats
-        if name not in where and not (node.kind == "Gather" and name in self.source.constants):
+        table = self.source.constants.get(name) if node.kind == "Gather" else None
+        if name not in where and table is None:
             outputs = node.outputs if name in self.pending else ()
             self.pending.update(dict.fromkeys(filter(None, outputs), node))
             return
         source = where.get(name) or self._operand(name)
+        if table is not None and table.dtype in _INTEGERS:
+            # Integers that a reader gives a scale.
+            if known := as_read(self.source, node.outputs[0]):
+                source, where = replace(source, quantization=known), self.integers
         outputs = results(node, source, self.source.opset)
         where.update((output.name, output) for output in outputs)
         self.units.append(self._moved(node, source, outputs, integers=where is self.integers))
@@ -389,7 +358,7 @@ class Units:
             if node.kind == "Gather" and parameter not in self.source.constants:
                 known = self._real(parameter)
             elif known is None or known.data is None:
-                data = self._constant(parameter, "parameter") if parameter else None
+                data = constant(self.source, parameter, "parameter") if parameter else None
                 known = None if data is None else Operand(parameter, data.dtype, data=data)
             parameters.append(known)
         inputs, more = Operands((source, *parameters)), node.attributes.extended(integers=integers)
