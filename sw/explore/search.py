@@ -41,14 +41,14 @@ COMB = 1.15
 #: Share of the LUTs of a part beyond which placement or routing fails.
 MOST = 0.9
 
-#: Median clocks in MHz of builds by part and share of its cells, see ``docs/reference/boards.md``.
+#: Clocks in MHz of builds by part and share of its cells, see ``docs/reference/boards.md``.
 _CLOCKS = {
-    "LFE5U-25F-CABGA381": ((0.54, 51.8), (0.55, 61.9), (0.65, 77.9)),
-    "LFE5U-12F-CABGA381": ((0.55, 61.3),),
-    "LFE5U-25F-CSFBGA285": ((0.64, 62.6),),
-    "LFE5U-45F-CABGA381": ((0.5, 57.9),),
-    "LFE5U-85F": ((0.24, 62.9), (0.54, 70.0), (0.58, 56.3)),
-    "LFE5UM5G-85F": ((0.54, 108.4), (0.6, 79.8)),
+    "LFE5U-25F-CABGA381": ((0.63, 92.4),),
+    "LFE5U-12F-CABGA381": ((0.63, 92.4),),
+    "LFE5U-25F-CSFBGA285": ((0.75, 104.2),),
+    "LFE5U-45F-CABGA381": ((0.55, 92.3),),
+    "LFE5U-85F": ((0.27, 88.9), (0.60, 88.4)),
+    "LFE5UM5G-85F": ((0.63, 108.5),),
 }
 
 
