@@ -21,6 +21,7 @@ def verify(program: Program, code: Mapping[int, Sequence[Instruction]]) -> None:
     of the model.
     """
     from celosia.sim.check.hazards import Hazard, MachineError, check_hazards
+    from celosia.sim.check.order import PossibleOverflow
 
     for operator in program.host:
         try:
@@ -38,7 +39,9 @@ def verify(program: Program, code: Mapping[int, Sequence[Instruction]]) -> None:
             number = section.layers[index]
             layer = program.layers[number].name if number >= 0 else "no layer"
             where = f"{names[section.address]} of {program.name}, {layer}"
-            raise CompileError(str(error), layer=where) from error
+            of_counts = isinstance(error.__context__, PossibleOverflow) and program.batch > 1
+            advice = "; a smaller batch needs fewer counts" if of_counts else ""
+            raise CompileError(f"{error}{advice}", layer=where) from error
 
     constants: Any = None
     for section in program.constants:

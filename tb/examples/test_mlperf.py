@@ -85,7 +85,11 @@ def of(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 def test_all_bytes_and_cycles(litert: None, folder: Path) -> None:
     found = figures("--inputs 3 --preset micro --board ulx3s-85f ulx3s-45f")
-    assert [made["preset"] for made in found["settings"]] == ["micro", "edge,counters=luts", "micro,counters=luts"]
+    assert [made["preset"] for made in found["settings"]] == [
+        "micro",
+        "edge,counters=luts",
+        "micro,counters=luts",
+    ]
     rows = [row for made in found["settings"] for row in made["models"]]
     assert [row["file"] for row in rows] == 3 * [model.file for model in MODELS]
     assert {row["bytes_compared"] for row in rows} == {30}

@@ -16,6 +16,7 @@ from celosia.sw.ir.parts import MOST_BATCH
 from celosia.sw.ir.program import Program
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.runtime.interpreter import open_session
+from celosia.sw.shipped import shipped
 
 CONFIGS = {
     "nano": preset("nano"),
@@ -218,3 +219,14 @@ def test_too_many_instructions_are_refused_before_the_long_passes(root, monkeypa
     monkeypatch.setattr(passes, "schedule", refused)
     with pytest.raises(CompileError, match="^network: wanted at most 1000 instructions, got"):
         compile_graph(graph, preset("edge"), 64)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    ["celosia.sim.check.order.MOST_COUNT", "celosia.sw.compiler.emit.synchronise.MOST_COUNT"],
+)
+def test_too_many_counts_of_a_semaphore(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler's own bound, and that of the checker, name the remedy."""
+    monkeypatch.setattr(limit, 1)
+    with pytest.raises(CompileError, match="a smaller batch needs fewer"):
+        compile_graph(load(shipped()["mnist_cnn_3x3"].path), preset("micro"), 4)

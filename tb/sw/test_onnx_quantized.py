@@ -96,7 +96,7 @@ def _kinds(path, net, *ends):
 
 
 def test_a_hard_swish_is_one_operator(tmp_path):
-    """The runtime's optimiser makes a product of each: alone, beside another gate, or written so."""
+    """The runtime makes a product of each: alone, beside another gate, or written so."""
     path = tmp_path / "net.onnx"
     net, last = _mobile()
     kinds = _kinds(path, net, last)

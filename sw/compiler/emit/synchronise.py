@@ -94,5 +94,7 @@ def _check_counts(waits: Sequence[int], posts: Sequence[int], config: Config) ->
         counts = np.cumsum((posted >> semaphore & 1) - (waited >> semaphore & 1))
         if np.max(counts, initial=0) + config.queue_depth + 2 > MOST_COUNT:
             raise CompileError(
-                f"wanted at most {MOST_COUNT} counts of a semaphore, got more", layer="network"
+                f"wanted at most {MOST_COUNT} counts of a semaphore, got more; a smaller batch needs "
+                "fewer",
+                layer="network",
             )
