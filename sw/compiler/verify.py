@@ -20,8 +20,7 @@ def verify(program: Program, code: Mapping[int, Sequence[Instruction]]) -> None:
     fails, naming the instructions and the layer, a fault of the compiler; or the operator, a fault
     of the model.
     """
-    from celosia.sim.check.hazards import Hazard, MachineError, check_hazards
-    from celosia.sim.check.order import PossibleOverflow
+    from celosia.sim.check.hazards import Fault, Hazard, MachineError, check_hazards
 
     for operator in program.host:
         try:
@@ -39,8 +38,10 @@ def verify(program: Program, code: Mapping[int, Sequence[Instruction]]) -> None:
             number = section.layers[index]
             layer = program.layers[number].name if number >= 0 else "no layer"
             where = f"{names[section.address]} of {program.name}, {layer}"
-            of_counts = isinstance(error.__context__, PossibleOverflow) and program.batch > 1
-            advice = "; a smaller batch needs fewer counts" if of_counts else ""
+            of_counts = isinstance(error, Hazard) and error.fault is Fault.SEMAPHORE
+            advice = (
+                "; a smaller batch needs fewer counts" if of_counts and program.batch > 1 else ""
+            )
             raise CompileError(f"{error}{advice}", layer=where) from error
 
     constants: Any = None

@@ -4,6 +4,8 @@ from collections import Counter
 from importlib import import_module
 from typing import Any
 
+from celosia.sw.quantize.in_float import inputs_of
+
 _onnx: Any = import_module("onnx")
 
 
@@ -14,7 +16,7 @@ def with_hard_swish(model: Any) -> Any:
     """
     graph = model.graph
     makers = {name: node for node in graph.node for name in node.output}
-    readers = Counter(name for node in graph.node for name in node.input)
+    readers = Counter(name for node in graph.node for name in inputs_of(node))
     readers.update(end.name for end in graph.output)
     for node in graph.node:
         for x, factor in (node.input, node.input[::-1]) if node.op_type == "Mul" else ():
@@ -24,9 +26,9 @@ def with_hard_swish(model: Any) -> Any:
                 del node.input[:]
                 node.input.append(x)
                 break
-    kept = [node for node in graph.node if node.op_type]
+    nodes = [node for node in graph.node if node.op_type]
     del graph.node[:]
-    graph.node.extend(kept)
+    graph.node.extend(nodes)
     return model
 
 

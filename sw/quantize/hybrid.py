@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.quantize.model import QuantizeError
+from celosia.sw.quantize.model import QUANTISED, QuantizeError
 
 _SMALL = {
     tflite.TensorType.FLOAT16: "<f2",
@@ -34,7 +34,7 @@ def float_weights(content: bytes) -> bytes:
     if not any(tensor.type in _SMALL for graph in model.subgraphs for tensor in graph.tensors):
         return content
     if tflite.BuiltinOperator.QUANTIZE in kinds:
-        raise QuantizeError("it is quantised: celosia run and celosia report take it as given")
+        raise QuantizeError(QUANTISED)
     for graph in model.subgraphs:
         for tensor in graph.tensors:
             if _data(model, tensor):

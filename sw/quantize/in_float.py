@@ -107,7 +107,7 @@ def _fill(model: Any, nodes: list[Any], constants: list[Any]) -> None:
     used = []
     for node in reversed(nodes):
         if needed.intersection(node.output):
-            needed.update(_inputs(node))
+            needed.update(inputs_of(node))
             used.append(node)
     tensors = [tensor for tensor in (*model.graph.initializer, *constants) if tensor.name in needed]
     del model.graph.node[:], model.graph.initializer[:], model.graph.value_info[:]
@@ -115,8 +115,8 @@ def _fill(model: Any, nodes: list[Any], constants: list[Any]) -> None:
     model.graph.initializer.extend(tensors)
 
 
-def _inputs(node: Any) -> list[str]:
+def inputs_of(node: Any) -> list[str]:
     """Return the tensors that a node reads, and those that graphs in it read."""
     graphs = [graph for one in node.attribute for graph in (one.g, *one.graphs)]
     nodes = [inner for graph in graphs for inner in graph.node]
-    return [*node.input, *(name for inner in nodes for name in _inputs(inner))]
+    return [*node.input, *(name for inner in nodes for name in inputs_of(inner))]

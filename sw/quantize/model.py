@@ -10,6 +10,9 @@ from celosia.sw.ir.parts import Port
 #: Arrays by the network's names of its inputs, each with a batch axis of extent 1.
 Sample = Mapping[str, np.ndarray]
 
+#: Message for a network that has nothing to quantise.
+QUANTISED = "it is quantised: celosia run and celosia report take it as given"
+
 
 class QuantizeError(ValueError):
     """A network cannot be quantised; the message is one line."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.files import read_file
-from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, outputs_of, port
+from celosia.sw.quantize.model import QUANTISED, FloatModel, QuantizeError, Sample, outputs_of, port
 
 #: Modules of the extra, and those that import them.
 _MODULES = (
@@ -19,7 +19,6 @@ _MODULES = (
     "celosia.sw.frontend.onnx.file.external",
     "celosia.sw.quantize.in_float",
     "celosia.sw.quantize.widened",
-    "celosia.sw.quantize.fused",
 )
 _TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32", "tensor(int64)": "int64"}
 
@@ -31,7 +30,7 @@ def open_model(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) 
     and bfloat16 become float32. Raises QuantizeError if its version cannot be read, its weights are
     missing, or its inputs are of no fixed shape.
     """
-    onnx, versions, extents, external, dynamic, narrow, _ = map(import_module, _MODULES)
+    onnx, versions, extents, external, dynamic, narrow = map(import_module, _MODULES)
     try:
         model = onnx.load_from_string(external.with_weights(read_file(path), path.parent))
         model = narrow.widened(model)
@@ -44,7 +43,7 @@ def open_model(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) 
     model = dynamic.in_float(model)
     kinds = {node.op_type for node in model.graph.node}
     if any(kind.startswith("QLinear") or kind == "QuantizeLinear" for kind in kinds):
-        raise QuantizeError("it is quantised: celosia run and celosia report take it as given")
+        raise QuantizeError(QUANTISED)
     content = model.SerializeToString()
     ports = []
     for end in _session(content).get_inputs():
@@ -88,7 +87,7 @@ def _quantized(content: bytes, samples: Iterable[Sample]) -> bytes:
         import_module(f"{quantization.__name__}.shape_inference").quant_pre_process(
             source, ready, skip_symbolic_shape=True
         )
-        onnx, *_, fused = map(import_module, _MODULES)
+        onnx, fused = map(import_module, ("onnx", "celosia.sw.quantize.fused"))
         onnx.save(fused.with_hard_swish(onnx.load(ready)), ready)
         quantization.quantize_static(
             ready,

@@ -5,6 +5,7 @@ import onnx
 import pytest
 from onnx_graphs import Net, results
 
+from celosia.sw.quantize.fused import with_hard_swish
 from celosia.sw.quantize.model import QuantizeError
 from celosia.sw.quantize.onnx import open_model
 
@@ -107,6 +108,20 @@ def test_a_hard_swish_is_one_operator(tmp_path):
         gate = net.add("HardSigmoid", x, alpha=alpha)
         names = (net.add("Mul", gate, x), gate)[:ends]
         assert _kinds(path, net, *names).count("HardSwish") == wanted
+
+
+def test_a_gate_that_an_inner_graph_reads_stays():
+    """HardSwish does not take away what a branch of If needs."""
+    node = onnx.helper.make_node
+    branch = onnx.helper.make_graph([node("Identity", ["g"], ["b"])], "branch", [], [])
+    nodes = [
+        node("HardSigmoid", ["x"], ["g"], alpha=1 / 6),
+        node("Mul", ["x", "g"], ["y"]),
+        node("If", ["c"], ["z"], then_branch=branch, else_branch=branch),
+    ]
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "net", [], []))
+    kinds = [each.op_type for each in with_hard_swish(model).graph.node]
+    assert kinds == ["HardSigmoid", "Mul", "If"]
 
 
 def test_a_quantised_network_is_refused(tmp_path):
